@@ -1,0 +1,245 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from frazil import __version__
+from frazil.errors import ConfigError, FrazilError, SetupError
+from frazil.pipeline import PipelineSpec, load_pipeline
+from frazil.pipeline.secrets import mask
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from frazil.engine.events import Observer
+
+app = typer.Typer(
+    name="frazil",
+    help="Lands streams in lakehouse tables, every record exactly once.\n\n"
+    "Start with [bold]frazil demo[/bold], then [bold]frazil init[/bold], [bold]frazil validate[/bold] and "
+    "[bold]frazil run[/bold].",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="the pipeline file")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
+
+_out = Console()
+_err = Console(stderr=True)
+
+_EXIT_CONFIG = 2
+_EXIT_ABORTED = 130
+
+
+def main() -> None:
+    """The `frazil` command: every failure prints its kind and a remedy, and exits non-zero."""
+    try:
+        app()
+    except FrazilError as error:
+        _err.print(f"[bold red]{error.kind}[/bold red] {escape(mask(str(error)))}", highlight=False, soft_wrap=True)
+        sys.exit(_EXIT_CONFIG if isinstance(error, ConfigError | SetupError) else 1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        _out.print(f"frazil {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="the file to write")] = Path("pipeline.toml"),
+    name: Annotated[str, typer.Option(help="the pipeline's name")] = "orders",
+    force: Annotated[bool, typer.Option(help="replace a file that is there")] = False,
+) -> None:
+    """Write a commented pipeline file to start from."""
+    from frazil.pipeline.template import pipeline_template
+
+    if file.exists() and not force:
+        raise ConfigError(f"{file} is there already", "choose another name, or replace it with --force")
+    try:
+        file.write_text(pipeline_template(name), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
+    _out.print(f"wrote {file}; next: [bold]frazil validate {file} --connect[/bold]")
+
+
+@app.command()
+def validate(
+    file: PipelineFile,
+    connect: Annotated[bool, typer.Option("--connect", help="also ask Kafka, the catalog and the table")] = False,
+) -> None:
+    """Check a pipeline file, and with --connect everything it points at. Writes nothing."""
+    from frazil.engine import decode_plan
+
+    spec = load_pipeline(file)
+    decode_plan(spec)
+    _out.print(f"[green]✓[/green] {file}: the file is fine")
+    if connect:
+        from frazil.engine.check import check_connections
+
+        with _spark(spec) as spark:
+            for finding in check_connections(spec, spark):
+                _out.print(f"[green]✓[/green] {escape(mask(finding))}", highlight=False)
+
+
+@app.command()
+def run(
+    file: PipelineFile,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="land what is there now, then stop")
+    ] = False,
+    master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] by default")] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="do not wait for another coordinator to fall silent")
+    ] = False,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="append to a table that already has data of others")
+    ] = False,
+) -> None:
+    """Run a pipeline until it is stopped.
+
+    The first Ctrl-C or SIGTERM finishes the epochs under way and exits with 0; a second one aborts. Whatever
+    happens, the next run goes on from the table.
+    """
+    from frazil.engine import Engine, RunOptions, assemble, open_spark
+    from frazil.engine.events import Stopping
+
+    spec = load_pipeline(file)
+    stop = threading.Event()
+    with _watching(spec) as observer:
+        spark = open_spark(spec, master)
+        try:
+            with _signals(stop, lambda name: observer(Stopping(name))):
+                parts = assemble(spec, spark)
+                try:
+                    Engine(parts, observer, RunOptions(available_now, take_over, adopt), stop).run()
+                finally:
+                    parts.source.close()
+        finally:
+            spark.stop()
+
+
+@app.command()
+def status(file: PipelineFile, as_json: AsJson = False) -> None:
+    """Show where a pipeline's tables stand: epoch, snapshot, frontier, lag per partition, freshness."""
+    from frazil.engine.inspect import inspect_pipeline
+    from frazil.serve.report import status_json, status_tables
+
+    spec = load_pipeline(file)
+    with _spark(spec) as spark:
+        found = inspect_pipeline(spec, spark)
+    if as_json:
+        print(json.dumps(status_json(spec, found)))
+    else:
+        for table in status_tables(spec, found):
+            _out.print(table)
+
+
+@app.command()
+def history(
+    file: PipelineFile,
+    as_json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=1, help="the newest commits to show")] = 20,
+) -> None:
+    """List a pipeline's commits: epoch, span, rows, files, duration."""
+    from frazil.engine.inspect import pipeline_history
+    from frazil.serve.report import history_json, history_table
+
+    spec = load_pipeline(file)
+    with _spark(spec) as spark:
+        records = pipeline_history(spec, spark)[-limit:]
+    if as_json:
+        for record in records:
+            print(json.dumps(history_json(record)))
+    else:
+        _out.print(history_table(spec, records))
+
+
+@app.command()
+def demo(
+    records: Annotated[int, typer.Option(min=1, help="how many orders to produce")] = 500_000,
+    as_json: AsJson = False,
+) -> None:
+    """See it work: a real Kafka, a stream of orders, an Iceberg table, and the proof that each is there once."""
+    from frazil.demo.show import show
+
+    if not show(records, as_json=as_json, out=_err if as_json else _out):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _spark(spec: PipelineSpec) -> Iterator[SparkSession]:
+    """A small session, for commands that only look."""
+    from frazil.engine import open_spark
+
+    with _err.status("starting Spark …"):
+        spark = open_spark(spec, "local[1]")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _watching(spec: PipelineSpec) -> Iterator[Observer]:
+    """A live view on a terminal, JSON log lines elsewhere."""
+    from frazil.serve.console import LiveView
+    from frazil.serve.logs import log_events, set_up_logs
+
+    name, table = spec.pipeline.name, spec.table.name
+    if not _out.is_terminal:
+        set_up_logs(json=True)
+        yield log_events(name, table)
+        return
+    with LiveView(name, table, _out) as view:
+        set_up_logs(json=False)
+        yield view
+
+
+@contextmanager
+def _signals(stop: threading.Event, tell: Callable[[str], None]) -> Iterator[None]:
+    """The first signal asks to stop, the second one does not ask."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(_EXIT_ABORTED)
+        stop.set()
+        tell(signal.Signals(number).name)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Landing one proposal in one table, whatever the network does.
+
+1. Try to commit; the proposal is judged inside.
+2. On any error, whatever its class, nobody knows the outcome: load the table afresh until it answers.
+3. It landed: done. Another coordinator took over: stop. It has not landed: wait a little, and try again with
+   the same files. An attempt that was thought lost may land meanwhile; the judgement then says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from frazil.commit.world import World
+from frazil.errors import CatalogUnavailable, CommitConflict, CommitOutcomeUnknown, FrazilError
+from frazil.protocol.commit import (
+    AlreadyCommitted,
+    Fenced,
+    Proceed,
+    Proposal,
+    TableObserved,
+    Unexpected,
+    fenced,
+    judge,
+)
+from frazil.protocol.register import Register
+from frazil.protocol.retry import COMMIT, Backoff
+from frazil.table import Table, WrittenFile
+
+log = structlog.get_logger()
+
+
+def land(
+    table: Table,
+    proposal: Proposal,
+    files: Sequence[WrittenFile],
+    world: World,
+    backoff: Backoff = COMMIT,
+) -> Register:
+    """Returns the register that landed, or raises once it is certain that this proposal cannot."""
+    for failures in range(1, backoff.attempts + 1):
+        try:
+            return table.commit(proposal, files)
+        except Exception as error:  # every class of error leaves the outcome open
+            cause = error
+        seen = _probe(table, proposal, cause, world, backoff)
+        match judge(seen, proposal):
+            case AlreadyCommitted(found) if found.coordinator == proposal.register.coordinator:
+                log.info("commit had landed", table=table.name, epoch=found.epoch, error=_brief(cause))
+                return found
+            case AlreadyCommitted(found) | Fenced(found):
+                raise fenced(table.name, found) from cause
+            case Unexpected(error=terminal):
+                raise terminal from cause
+            case Proceed():
+                log.warning("commit failed", table=table.name, attempt=failures, error=_brief(cause))
+                world.sleep(backoff.delay_s(failures, world.chance()))
+    raise CommitConflict(
+        f"{table.name}: epoch {proposal.register.epoch} could not be committed in {backoff.attempts} attempts; "
+        f"the last error was: {_brief(cause)}",
+        "its files are kept; see who else commits to this table, or whether the catalog and storage are well",
+    ) from cause
+
+
+def _probe(table: Table, proposal: Proposal, cause: Exception, world: World, backoff: Backoff) -> TableObserved:
+    """A fresh look at the table, and at its head; nothing is sent again before it answers."""
+    for failures in range(1, backoff.attempts + 1):
+        try:
+            table.check_head()
+            return table.observe(proposal.writer)
+        except CatalogUnavailable as silence:
+            log.warning("catalog gives no answer", table=table.name, attempt=failures, error=_brief(silence))
+            world.sleep(backoff.delay_s(failures, world.chance()))
+    raise CommitOutcomeUnknown(
+        f"{table.name}: a commit of epoch {proposal.register.epoch} ended with {_brief(cause)}, and the catalog "
+        f"did not say in {backoff.attempts} attempts whether it landed",
+        "its files are kept; the next start reads the outcome from the table",
+    ) from cause
+
+
+def _brief(error: Exception) -> str:
+    text = error.message if isinstance(error, FrazilError) else str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:2])[:400]}"

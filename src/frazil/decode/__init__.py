@@ -1,0 +1,26 @@
+"""Bytes in, Arrow out: raw records become rows of the declared schema, or dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from frazil.decode.columns import DEAD_LETTER_SCHEMA, METADATA_FIELDS, Decoded, DecodePlan, plan_decode
+from frazil.decode.json import JsonDecoder
+from frazil.decode.raw import RawDecoder
+from frazil.records import Records
+
+__all__ = [
+    "DEAD_LETTER_SCHEMA",
+    "METADATA_FIELDS",
+    "DecodePlan",
+    "Decoded",
+    "JsonDecoder",
+    "RawDecoder",
+    "decoder",
+    "plan_decode",
+]
+
+
+def decoder(plan: DecodePlan) -> Callable[[Records], Decoded]:
+    """The function that decodes by this plan; make it once per task, it keeps what all batches share."""
+    return RawDecoder(plan).decode if plan.format == "raw" else JsonDecoder(plan).decode

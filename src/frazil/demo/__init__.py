@@ -1,0 +1,1 @@
+"""A broker, a stream of orders and a table, for a first look at frazil."""

@@ -1,0 +1,93 @@
+"""From what the user declared to the parts that do it; the only place that picks adapters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
+from frazil.engine.lanes import Lane, NativeLane, SqlLane
+from frazil.pipeline import GeneratorSource, KafkaSource, PipelineSpec
+from frazil.pipeline.partition import parse_partition
+from frazil.pipeline.spec import TableSection
+from frazil.source import Source, Wants
+from frazil.source.generator import GeneratorPlanner
+from frazil.source.kafka import KafkaTopics
+from frazil.spark import open_session
+from frazil.table.iceberg import IcebergCatalog, IcebergTable, TableWish, spark_catalog_conf, spark_to_iceberg
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The parts of one pipeline."""
+
+    spec: PipelineSpec
+    spark: SparkSession
+    source: Source
+    decode: DecodePlan
+    lane: Lane
+    anchor: IcebergTable
+    dead_letters: IcebergTable | None
+
+    @property
+    def wants(self) -> Wants:
+        return Wants(self.decode.needs_keys, self.decode.needs_timestamps, self.decode.needs_headers)
+
+    @property
+    def sides(self) -> list[IcebergTable]:
+        return [self.dead_letters] if self.dead_letters else []
+
+
+def decode_plan(spec: PipelineSpec) -> DecodePlan:
+    """Checked without Spark: what the decoder makes of the declared schema."""
+    plan = plan_decode(spec.decode.format, spec.decode.schema_ or "", spec.decode.metadata, spec.decode.on_error)
+    if spec.transform is None:
+        parse_partition(spec.table.partition, plan.schema)
+    return plan
+
+
+def open_spark(spec: PipelineSpec, master: str | None = None) -> SparkSession:
+    """The session of a pipeline, its catalog visible to Spark SQL."""
+    conf = spark_catalog_conf(spec.catalog) | spec.spark.conf
+    return open_session(f"frazil {spec.pipeline.name}", master=master or spec.spark.master, conf=conf)
+
+
+def open_source(spec: PipelineSpec) -> Source:
+    match spec.source:
+        case KafkaSource() as kafka:
+            return KafkaTopics(kafka, spec.pipeline.name)
+        case GeneratorSource() as generator:
+            return GeneratorPlanner(generator)
+        case other:
+            assert_never(other)
+
+
+def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
+    """Opens everything, creates missing tables, and refuses what does not fit before anything is written."""
+    decode = decode_plan(spec)
+    lane, schema = plan_lane(spec, spark, decode)
+    source = open_source(spec)
+    source.observe()
+    catalog = IcebergCatalog(spark, spec.catalog)
+    anchor = catalog.open(anchor_wish(spec.table, schema))
+    dead_letters = None
+    if spec.dead_letters is not None:
+        dead_letters = catalog.open(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
+    return Assembly(spec, spark, source, decode, lane, anchor, dead_letters)
+
+
+def anchor_wish(table: TableSection, schema: Schema) -> TableWish:
+    return TableWish(table.name, schema, table.partition, table.location, table.properties)
+
+
+def plan_lane(spec: PipelineSpec, spark: SparkSession, decode: DecodePlan) -> tuple[Lane, Schema]:
+    """The way through Spark, and the columns that come out of it."""
+    if spec.transform is None:
+        return NativeLane(spark), decode.schema
+    lane = SqlLane(spark, spec.transform.sql, decode)
+    schema = spark_to_iceberg(spark, lane.result_schema())
+    parse_partition(spec.table.partition, schema)
+    return lane, schema

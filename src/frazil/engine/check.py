@@ -1,0 +1,37 @@
+"""Checking what a pipeline points at, without writing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql import SparkSession
+
+from frazil.decode import DEAD_LETTER_SCHEMA
+from frazil.engine.assemble import anchor_wish, decode_plan, open_source, plan_lane
+from frazil.pipeline import PipelineSpec
+from frazil.protocol.plan import SourceObserved
+from frazil.table.iceberg import IcebergCatalog, TableWish
+
+
+def check_connections(spec: PipelineSpec, spark: SparkSession) -> Iterator[str]:
+    """Yields what was found to be right; raises at the first thing that is not."""
+    source = open_source(spec)
+    try:
+        yield f"source: {_describe(source.observe())}"
+    finally:
+        source.close()
+    _, schema = plan_lane(spec, spark, decode_plan(spec))
+    catalog = IcebergCatalog(spark, spec.catalog)
+    yield f"catalog: {spec.catalog.type} at {catalog.address}"
+    wishes = [anchor_wish(spec.table, schema)]
+    if spec.dead_letters is not None:
+        wishes.append(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
+    for wish in wishes:
+        fits = catalog.fits(wish)
+        yield f"table: {wish.name} " + ("is there and fits" if fits else "is missing; run creates it")
+
+
+def _describe(seen: SourceObserved) -> str:
+    topics = sorted({topic for topic, _ in seen.logs})
+    records = sum(log.end - log.earliest for log in seen.logs.values())
+    return f"{', '.join(topics)}, {len(seen.logs)} partitions, {records:,} offsets to read"

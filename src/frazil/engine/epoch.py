@@ -1,0 +1,114 @@
+"""One epoch on one page: plan, read → decode → write, commit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from frazil.commit import EpochOutcome
+from frazil.engine.assemble import Assembly
+from frazil.engine.carry import unpack
+from frazil.engine.lanes import describe_job
+from frazil.engine.worker import EpochPlan, TaskReport
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
+from frazil.protocol.register import Epoch
+from frazil.protocol.summary import Counts
+from frazil.table.files import WriteTarget, WrittenFile
+
+_TASK_RECORDS_MIN = 25_000
+"""Fewer records than this are not worth a second task and a second file."""
+
+
+@dataclass(frozen=True)
+class PlannedEpoch:
+    """A span with a number, ready to be written."""
+
+    number: Epoch
+    span: Span
+    base: Frontier
+    """where the span begins, with the leader epochs known there"""
+    skipped: Span = EMPTY_SPAN
+
+
+@dataclass(frozen=True)
+class WrittenEpoch:
+    """Files on storage that no table references yet."""
+
+    outcome: EpochOutcome
+    record_bytes: float
+    seconds: float
+
+
+@dataclass
+class Targets:
+    """What workers must know about the tables, looked up now and then: users evolve tables."""
+
+    parts: Assembly
+    dead_floor: Frontier
+    _found: tuple[WriteTarget, WriteTarget | None] | None = None
+    _found_at: float = 0.0
+    refresh_s: float = 30.0
+
+    def current(self) -> tuple[WriteTarget, WriteTarget | None]:
+        if self._found is None or time.monotonic() - self._found_at > self.refresh_s:
+            wish, dead = self.parts.spec.table, self.parts.dead_letters
+            self._found = (
+                self.parts.anchor.write_target(wish),
+                dead.write_target(wish) if dead is not None else None,
+            )
+            self._found_at = time.monotonic()
+        return self._found
+
+
+def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> WrittenEpoch:
+    """Reads the span on the workers, decodes it, and writes it to files; commits nothing.
+
+    1. divide the span into shares, one a task;
+    2. run them through the pipeline's lane;
+    3. add up what the tasks reported.
+    """
+    began, began_ms = time.monotonic(), time.time_ns() // 1_000_000
+    name = parts.spec.pipeline.name
+    context = parts.spark.sparkContext
+    target, dead_target = targets.current()
+    tasks = min(context.defaultParallelism, -(-planned.span.records // _TASK_RECORDS_MIN))
+    plan = EpochPlan(
+        writer=name,
+        epoch=planned.number,
+        shares=planned.span.split(max(1, tasks), planned.base),
+        reader=parts.source.reader(parts.wants),
+        decode=parts.decode,
+        target=target,
+        dead_target=dead_target,
+        dead_floor=targets.dead_floor,
+    )
+    describe_job(context, name, planned.number, planned.span.records)
+    try:
+        reports = parts.lane.run(plan)
+    except Exception as failure:
+        raise unpack(failure) from failure
+    return _add_up(planned, reports, began_ms, time.monotonic() - began)
+
+
+def _add_up(planned: PlannedEpoch, reports: list[TaskReport], began_ms: int, seconds: float) -> WrittenEpoch:
+    delivered = sum(report.delivered for report in reports)
+    landed = sum(report.landed for report in reports)
+    dead = sum(report.dead for report in reports)
+    files: dict[str, list[WrittenFile]] = {}
+    for report in reports:
+        for file in report.files:
+            files.setdefault(file.table, []).append(file)
+    # Reports come in offset order, so a later share's leader epoch is the one that counts.
+    leader_epochs = {p: epoch for report in reports for p, epoch in report.leader_epochs.items()}
+    outcome = EpochOutcome(
+        epoch=planned.number,
+        span=planned.span,
+        counts=Counts(delivered, landed, delivered - landed - dead, dead),
+        files=files,
+        skipped=planned.skipped,
+        leader_epochs=leader_epochs,
+        topic_ids=planned.base.topic_ids,
+        started_ms=began_ms,
+    )
+    size = sum(report.delivered_bytes for report in reports)
+    return WrittenEpoch(outcome, size / delivered if delivered else 0.0, seconds)

@@ -1,0 +1,83 @@
+"""Looking at a pipeline without running it: where its tables stand, and how far behind the source they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from frazil.engine.assemble import open_source
+from frazil.errors import FrazilError
+from frazil.pipeline import PipelineSpec
+from frazil.protocol.plan import SourceObserved
+from frazil.protocol.positions import Frontier, Partition
+from frazil.protocol.summary import CommitRecord
+from frazil.table.iceberg import IcebergCatalog
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table of a pipeline, as it is now."""
+
+    table: str
+    exists: bool
+    epoch: int | None = None
+    generation: int | None = None
+    snapshot_id: int | None = None
+    committed_ms: int | None = None
+    frontier: Frontier | None = None
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    """All tables, and the lag of the anchor per partition; `lag` is None when the source did not answer."""
+
+    tables: list[TableStatus]
+    lag: dict[Partition, int] | None
+    source_error: str = ""
+
+
+def inspect_pipeline(spec: PipelineSpec, spark: SparkSession) -> PipelineStatus:
+    catalog = IcebergCatalog(spark, spec.catalog)
+    names = [spec.table.name, *([spec.dead_letters] if spec.dead_letters else [])]
+    tables = [_table_status(catalog, spec.pipeline.name, name) for name in names]
+    frontier = tables[0].frontier
+    try:
+        source = open_source(spec)
+        try:
+            seen = source.observe()
+        finally:
+            source.close()
+    except FrazilError as error:
+        return PipelineStatus(tables, None, error.message)
+    return PipelineStatus(tables, _lag(frontier or Frontier(), seen))
+
+
+def pipeline_history(spec: PipelineSpec, spark: SparkSession) -> list[CommitRecord]:
+    table = IcebergCatalog(spark, spec.catalog).find(spec.table.name)
+    return [] if table is None else table.history(spec.pipeline.name)
+
+
+def _table_status(catalog: IcebergCatalog, writer: str, name: str) -> TableStatus:
+    table = catalog.find(name)
+    if table is None:
+        return TableStatus(name, exists=False)
+    seen = table.observe(writer)
+    if seen.register is None:
+        return TableStatus(name, exists=True)
+    return TableStatus(
+        table=name,
+        exists=True,
+        epoch=seen.register.epoch,
+        generation=seen.register.generation,
+        snapshot_id=seen.register.snapshot_id,
+        committed_ms=seen.sign.timestamp_ms if seen.sign else None,
+        frontier=seen.register.frontier,
+    )
+
+
+def _lag(frontier: Frontier, seen: SourceObserved) -> dict[Partition, int]:
+    return {
+        partition: max(0, log.end - max(frontier.offset(partition) or 0, log.earliest))
+        for partition, log in sorted(seen.logs.items())
+    }

@@ -1,0 +1,117 @@
+"""Two lanes through Spark, made of the same functions.
+
+The native lane runs read, decode and write in one task; no record crosses into the JVM. The SQL lane puts the
+user's query between decoding and writing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from pyspark import SparkContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from frazil.decode import DecodePlan
+from frazil.decode.columns import arrow_schema
+from frazil.engine.worker import EpochPlan, TaskReport, run_native, run_sink, run_source
+from frazil.errors import ConfigError
+
+_REPORTS = StructType([StructField("report", StringType())])
+_VIEW = "source"
+
+
+class Lane(Protocol):
+    """Takes an epoch through Spark and returns what its tasks reported."""
+
+    def run(self, plan: EpochPlan) -> list[TaskReport]: ...
+
+
+class NativeLane:
+    """For pipelines without a transform."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def run(self, plan: EpochPlan) -> list[TaskReport]:
+        rows = _tasks(self._spark, plan).mapInArrow(run_native(plan), _REPORTS).collect()
+        return [TaskReport.from_json(row.report) for row in rows]
+
+
+class SqlLane:
+    """For pipelines with `transform.sql`."""
+
+    def __init__(self, spark: SparkSession, sql: str, decode: DecodePlan) -> None:
+        self._spark = spark
+        self._sql = sql
+        self._source_schema = from_arrow_schema(arrow_schema(decode.schema), prefer_timestamp_ntz=True)
+
+    def result_schema(self) -> StructType:
+        """The columns of the query, found without running it."""
+        session = self._spark.newSession()
+        session.createDataFrame([], self._source_schema).createOrReplaceTempView(_VIEW)
+        try:
+            return session.sql(self._sql).schema
+        except PySparkException as error:
+            reason = (error.getMessage() or str(error)).strip().splitlines()[0]
+            raise ConfigError(f"transform.sql: {reason}", f"it may select from the view `{_VIEW}`") from error
+
+    def run(self, plan: EpochPlan) -> list[TaskReport]:
+        """The source's rows become a view of their own session, the query runs on it, its rows are written.
+
+        A share may be read more than once, by a retried task or a query that uses the view twice. Any complete
+        report of it says the same, so one per share counts; the files of the others are never referenced.
+        """
+        told = self._spark.sparkContext.accumulator([], _Collect())
+        session = self._spark.newSession()
+        source = _tasks(session, plan).mapInArrow(run_source(plan, _Tell(told)), self._source_schema)
+        source.createOrReplaceTempView(_VIEW)
+        written = session.sql(self._sql).mapInArrow(run_sink(plan), _REPORTS).collect()
+        sinks = [TaskReport.from_json(row.report) for row in written]
+        return sinks + _one_per_share(plan, told.value)
+
+
+def _tasks(spark: SparkSession, plan: EpochPlan) -> DataFrame:
+    """One row, one partition, one task for each share."""
+    return spark.range(0, len(plan.shares), 1, numPartitions=len(plan.shares))
+
+
+def _one_per_share(plan: EpochPlan, told: list[str]) -> list[TaskReport]:
+    reports = {report.task: report for report in map(TaskReport.from_json, told)}
+    unread = len(plan.shares) - len(reports)
+    if unread:
+        raise ConfigError(
+            f"transform.sql did not read all of `{_VIEW}`: {unread} of {len(plan.shares)} tasks did not finish",
+            "a query with LIMIT, or with a condition that is always false, would lose records: remove it",
+        )
+    return [replace(reports[task]) for task in sorted(reports)]
+
+
+class _Collect(AccumulatorParam[list[str]]):
+    def zero(self, value: list[str]) -> list[str]:
+        return []
+
+    def addInPlace(self, value1: list[str], value2: list[str]) -> list[str]:  # noqa: N802  # PySpark's name
+        value1.extend(value2)
+        return value1
+
+
+class _Tell:
+    """Sends a report to the driver, with the task's success and not before."""
+
+    def __init__(self, accumulator: Accumulator[list[str]]) -> None:
+        self._accumulator = accumulator
+
+    def __call__(self, report: str) -> None:
+        self._accumulator.add([report])
+
+
+def describe_job(context: SparkContext, pipeline: str, epoch: int, records: int) -> str:
+    """Names the epoch's jobs in Spark's UI; returns the group, by which they can be cancelled."""
+    group = f"frazil-{pipeline}-{epoch}"
+    context.setJobGroup(group, f"{pipeline} · epoch {epoch} · {records:,} records", interruptOnCancel=True)
+    return group

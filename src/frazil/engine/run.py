@@ -1,0 +1,224 @@
+"""The running pipeline: epochs are planned, written side by side, and committed in order."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from frazil.commit import Coordinator, World
+from frazil.commit.world import this_process
+from frazil.engine.assemble import Assembly
+from frazil.engine.epoch import PlannedEpoch, Targets, WrittenEpoch, write_epoch
+from frazil.engine.events import (
+    BacklogSeen,
+    EpochCarried,
+    EpochLanded,
+    EpochPlanned,
+    EpochWritten,
+    Observer,
+    PipelineStarted,
+    Retrying,
+)
+from frazil.errors import FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
+from frazil.protocol.plan import (
+    Cut,
+    FlushPolicy,
+    Hold,
+    Ready,
+    SourceObserved,
+    SourceStop,
+    Unsure,
+    backlog,
+    cut,
+    reconcile,
+)
+from frazil.protocol.positions import Frontier, Position
+from frazil.protocol.progress import Progress
+from frazil.protocol.register import Epoch
+from frazil.protocol.retry import SOURCE
+
+_FIRST_GUESS_RECORD_BYTES = 1024.0
+_POLL_S_MIN, _POLL_S_MAX = 0.05, 1.0
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How `frazil run` was asked to run."""
+
+    available_now: bool = False
+    take_over: bool = False
+    adopt: bool = False
+
+
+class Engine:
+    """One run of one pipeline, on the calling thread until it is done, stopped or broken."""
+
+    def __init__(
+        self, parts: Assembly, observer: Observer, options: RunOptions, stop: threading.Event | None = None
+    ) -> None:
+        spec = parts.spec
+        self.stop = stop or threading.Event()
+        self.progress = Progress()
+        self._parts = parts
+        self._tell = observer
+        self._options = options
+        self._policy = FlushPolicy(spec.epoch.interval, spec.epoch.max_records, spec.epoch.max_bytes)
+        self._poll_s = min(_POLL_S_MAX, max(_POLL_S_MIN, spec.epoch.interval / 10))
+        self._in_flight_max = spec.epoch.in_flight
+        self._coordinator = Coordinator(
+            spec.pipeline.name,
+            parts.anchor,
+            parts.sides,
+            interval_s=spec.epoch.interval,
+            heartbeat_s=None if spec.epoch.heartbeat == "off" else spec.epoch.heartbeat,
+            world=World(stop=self.stop, process=this_process()),
+        )
+        self._flight: deque[tuple[PlannedEpoch, Future[WrittenEpoch]]] = deque()
+        self._record_bytes = _FIRST_GUESS_RECORD_BYTES
+        self._next_epoch = Epoch(1)
+        self._cut_at: float | None = None
+        self._goal: SourceObserved | None = None
+        self._failures = 0
+
+    def run(self) -> None:
+        """1. claim the tables, 2. plan, write and commit until there is nothing left to do, 3. settle."""
+        started = self._coordinator.start(
+            self._parts.source.starting_frontier,
+            take_over=self._options.take_over,
+            adopt=self._options.adopt,
+        )
+        self._take_up(started.frontier, started.epoch)
+        dead = self._parts.dead_letters
+        floor = started.floors[dead.name] if dead is not None else Frontier()
+        self._targets = Targets(self._parts, floor)
+        ui = self._parts.spark.sparkContext.uiWebUrl
+        self._tell(PipelineStarted(started.generation, started.epoch, started.frontier, ui))
+        if self._options.available_now:
+            self._goal = self._parts.source.observe()
+        with ThreadPoolExecutor(self._in_flight_max, "frazil-epoch") as self._pool:
+            try:
+                while not self._step_or_retry():
+                    pass
+            except BaseException:
+                self._drop_flight()
+                raise
+        self._coordinator.settle()
+
+    def _step_or_retry(self) -> bool:
+        """One step; a transient fault is waited out and what was in flight is planned again."""
+        try:
+            return self._step()
+        except TransientError as fault:
+            self._failures += 1
+            if self._failures > SOURCE.attempts:
+                raise MaxRetriesExceeded(
+                    f"gave up after {SOURCE.attempts} attempts: {fault.message}", fault.remedy
+                ) from fault
+            delay_s = SOURCE.delay_s(self._failures, random.random())
+            self._tell(Retrying(f"{fault.kind}: {fault.message}", self._failures, delay_s))
+            self._drop_flight()
+            self.stop.wait(delay_s)
+            self._coordinator.resync()
+            self._take_up(self._coordinator.frontier, self._coordinator.epoch)
+            return self.stop.is_set()
+
+    def _step(self) -> bool:
+        """Plans the next epoch if it is due, else commits the oldest one; True when all is done."""
+        pause_s = self._poll_s
+        finished = self.stop.is_set()
+        if not finished and len(self._flight) < self._in_flight_max:
+            planned, pause_s = self._plan()
+            if planned is not None:
+                self._launch(planned)
+                return False
+            finished = self._goal is not None and self.progress.planned.covers(_ends(self._goal))
+        if finished and not self._flight:
+            return True
+        if self._flight and (finished or len(self._flight) == self._in_flight_max):
+            self._commit_oldest()
+        elif self._flight:
+            wait([self._flight[0][1]], timeout=pause_s)
+            if self._flight[0][1].done():
+                self._commit_oldest()
+        else:
+            self.stop.wait(pause_s)
+        return False
+
+    def _plan(self) -> tuple[PlannedEpoch | None, float]:
+        """The next epoch, or how long to wait before looking again."""
+        seen = self._goal or self._parts.source.observe()
+        match reconcile(self.progress.planned, seen, fail_on_data_loss=self._fail_on_data_loss):
+            case SourceStop(error):
+                raise error
+            case Unsure(reason):
+                raise SourceUnavailable(reason)
+            case Ready(base, skipped):
+                pass
+        self.progress.receive(self.progress.received.later(_ends(seen)))
+        waiting = backlog(base, seen)
+        self._tell(BacklogSeen(backlog(self._coordinator.frontier.later(base), seen)))
+        elapsed_s = 0.0 if self._cut_at is None else time.monotonic() - self._cut_at
+        drain = self._cut_at is None or self._goal is not None
+        match self._policy.decide(
+            waiting=waiting, elapsed_s=elapsed_s, record_bytes=self._record_bytes, drain=drain
+        ):
+            case Hold(seconds):
+                if self._cut_at is None:
+                    self._cut_at = time.monotonic()
+                return None, min(self._poll_s, max(seconds, _POLL_S_MIN))
+            case Cut(limit):
+                span = cut(base, seen, limit)
+                return PlannedEpoch(self._next_epoch, span, base, skipped), 0.0
+
+    def _launch(self, planned: PlannedEpoch) -> None:
+        self._cut_at = time.monotonic()
+        self._next_epoch = Epoch(planned.number + 1)
+        self.progress.plan(planned.base.advance(planned.span))
+        self._tell(EpochPlanned(planned.number, planned.span))
+        future = self._pool.submit(write_epoch, self._parts, self._targets, planned)
+        self._flight.append((planned, future))
+
+    def _commit_oldest(self) -> None:
+        planned, future = self._flight[0]
+        written = future.result()
+        self._flight.popleft()
+        self._record_bytes = written.record_bytes or self._record_bytes
+        self._tell(EpochWritten(planned.number, written.outcome.counts.delivered, written.seconds))
+        landed = self._coordinator.commit(written.outcome)
+        if landed is None:
+            self._tell(EpochCarried(planned.number))
+            return
+        self._failures = 0
+        self.progress.commit(landed.register.frontier)
+        self._tell(EpochLanded(landed, written.seconds + landed.commit_ms / 1000))
+        self._parts.source.acknowledge(landed.register.frontier)
+
+    def _drop_flight(self) -> None:
+        """Ends what is in flight. Files of epochs that were written but never sent are given up."""
+        context = self._parts.spark.sparkContext
+        flight, self._flight = list(self._flight), deque()
+        for planned, future in flight:
+            if not future.done():
+                context.cancelJobGroup(f"frazil-{self._parts.spec.pipeline.name}-{planned.number}")
+        for _, future in flight:
+            try:
+                self._coordinator.abandon(future.result().outcome)
+            except FrazilError:
+                continue
+
+    def _take_up(self, frontier: Frontier, epoch: Epoch) -> None:
+        self.progress.replan(frontier)
+        self.progress.commit(frontier)
+        self._next_epoch = Epoch(epoch + 1)
+
+    @property
+    def _fail_on_data_loss(self) -> bool:
+        return bool(getattr(self._parts.spec.source, "fail_on_data_loss", True))
+
+
+def _ends(seen: SourceObserved) -> Frontier:
+    return Frontier({p: Position(log.end) for p, log in seen.logs.items()}, seen.topic_ids)

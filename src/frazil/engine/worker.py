@@ -1,0 +1,214 @@
+"""What runs inside a Spark task: read, decode, write.
+
+Plain functions over iterators. The native lane does all three in one task; the SQL lane does the first two
+before the user's query and the last one after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from frazil.decode import Decoded, DecodePlan, decoder
+from frazil.engine.carry import carrying
+from frazil.protocol.positions import Frontier, Partition, Slice
+from frazil.records import Records
+from frazil.source import Reader
+from frazil.table.files import WriteTarget, WrittenFile
+from frazil.write import FileName, TableWriter
+
+ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+
+REPORT_SCHEMA = pa.schema([pa.field("report", pa.string())])
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """Everything a worker needs for one epoch; pickled into every task."""
+
+    writer: str
+    epoch: int
+    shares: Sequence[Sequence[Slice]]
+    reader: Reader
+    decode: DecodePlan
+    target: WriteTarget
+    dead_target: WriteTarget | None = None
+    dead_floor: Frontier = field(default_factory=Frontier)
+    """dead letters below it are in their table already"""
+
+
+@dataclass
+class TaskReport:
+    """What one task did: complete, or it never arrives."""
+
+    task: int
+    delivered: int = 0
+    delivered_bytes: int = 0
+    dead: int = 0
+    landed: int = 0
+    leader_epochs: dict[Partition, int] = field(default_factory=dict)
+    files: list[WrittenFile] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "task": self.task,
+                "delivered": self.delivered,
+                "delivered_bytes": self.delivered_bytes,
+                "dead": self.dead,
+                "landed": self.landed,
+                "leader_epochs": [[*partition, epoch] for partition, epoch in self.leader_epochs.items()],
+                "files": [file.to_json() for file in self.files],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskReport:
+        values = json.loads(text)
+        values["leader_epochs"] = {(topic, p): epoch for topic, p, epoch in values["leader_epochs"]}
+        values["files"] = [WrittenFile.from_json(file) for file in values["files"]]
+        return cls(**values)
+
+
+def run_native(plan: EpochPlan) -> ArrowFunction:
+    """The native lane: the task's whole share, from broker to files, in one process."""
+
+    def run(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for task in _task_numbers(tasks):
+            with carrying():
+                report = _run_share(plan, task)
+            yield _report_batch(report)
+
+    return run
+
+
+def run_source(plan: EpochPlan, tell: Callable[[str], None]) -> ArrowFunction:
+    """The SQL lane, before the query: rows out, dead letters straight to their files.
+
+    The report leaves through `tell` only after the last row was taken, so a share that the query did not
+    read to its end is never reported.
+    """
+
+    def run(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for task in _task_numbers(tasks):
+            with carrying():
+                report = TaskReport(task)
+                dead = _Dead(plan, task)
+                try:
+                    for decoded in _decoded(plan, report):
+                        dead.write(decoded, report)
+                        yield decoded.rows
+                    dead.close(report)
+                except BaseException:
+                    dead.abort()
+                    raise
+            tell(report.to_json())
+
+    return run
+
+
+def run_sink(plan: EpochPlan) -> ArrowFunction:
+    """The SQL lane, after the query: whatever rows come, into files."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = context.partitionId() if context is not None else 0
+        with carrying():
+            report = TaskReport(task)
+            rows = TableWriter(plan.target, FileName(plan.writer, plan.epoch, task, "sql"))
+            for batch in batches:
+                report.landed += batch.num_rows
+                report.files += rows.write(batch)
+            report.files += rows.close()
+        yield _report_batch(report)
+
+    return run
+
+
+def _run_share(plan: EpochPlan, task: int) -> TaskReport:
+    report = TaskReport(task)
+    rows = TableWriter(plan.target, FileName(plan.writer, plan.epoch, task, _label(plan.shares[task])))
+    dead = _Dead(plan, task)
+    try:
+        for decoded in _decoded(plan, report):
+            dead.write(decoded, report)
+            report.landed += decoded.rows.num_rows
+            report.files += rows.write(decoded.rows)
+        report.files += rows.close()
+        dead.close(report)
+    except BaseException:
+        rows.abort()
+        dead.abort()
+        raise
+    return report
+
+
+def _decoded(plan: EpochPlan, report: TaskReport) -> Iterator[Decoded]:
+    decode = decoder(plan.decode)
+    for part in plan.shares[report.task]:
+        for records in plan.reader.read(part):
+            _count(records, report)
+            yield decode(records)
+
+
+def _count(records: Records, report: TaskReport) -> None:
+    report.delivered += len(records)
+    report.delivered_bytes += sum(map(len, filter(None, records.values)))
+    if records.leader_epoch is not None:
+        report.leader_epochs[records.topic, records.partition] = records.leader_epoch
+
+
+class _Dead:
+    """The dead letters of one task; its writer is opened by the first one."""
+
+    def __init__(self, plan: EpochPlan, task: int) -> None:
+        self._plan = plan
+        self._name = FileName(plan.writer, plan.epoch, task, _label(plan.shares[task]))
+        self._writer: TableWriter | None = None
+
+    def write(self, decoded: Decoded, report: TaskReport) -> None:
+        if decoded.dead is None or self._plan.dead_target is None:
+            return
+        report.dead += decoded.dead.num_rows
+        fresh = _beyond(self._plan.dead_floor, decoded.dead)
+        if fresh.num_rows:
+            self._writer = self._writer or TableWriter(self._plan.dead_target, self._name)
+            report.files += self._writer.write(fresh)
+
+    def close(self, report: TaskReport) -> None:
+        if self._writer is not None:
+            report.files += self._writer.close()
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
+
+def _beyond(floor: Frontier, dead: pa.RecordBatch) -> pa.RecordBatch:
+    """Leaves out what the dead-letter table took before a crash; a batch is of one partition."""
+    if not dead.num_rows:
+        return dead
+    offset = floor.offset((dead["topic"][0].as_py(), dead["partition"][0].as_py()))
+    return dead if offset is None else dead.filter(pc.greater_equal(dead["offset"], offset))
+
+
+def _label(share: Sequence[Slice]) -> str:
+    """The offsets of the share, for people who look at file names."""
+    first = share[0]
+    more = f"-and-{len(share) - 1}-more" if len(share) > 1 else ""
+    return f"{first.topic}-{first.partition}-{first.start}-{first.end}{more}"
+
+
+def _task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _report_batch(report: TaskReport) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([report.to_json()])], schema=REPORT_SCHEMA)

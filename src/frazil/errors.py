@@ -1,0 +1,182 @@
+"""The whole error tree.
+
+Every error says what happened, and where one exists, what to do about it. The two families decide
+what the engine does: a transient error is retried with backoff, a terminal one stops the pipeline.
+
+    FrazilError
+    ├── TransientError            worth another try
+    │   ├── SourceUnavailable     kind Connection: no broker answered, a read stalled
+    │   ├── CatalogUnavailable    kind Connection: the catalog gave no usable answer
+    │   ├── StorageUnavailable    kind Io: a file could not be written or read
+    │   ├── WorkerFailed          kind Io: a Spark task died of something else
+    │   ├── SpanUnavailable       kind Io: planned offsets were gone when a worker came to read them
+    │   └── CommitOutcomeUnknown  kind Transaction: nobody knows yet whether the commit landed
+    └── TerminalError             stops the pipeline
+        ├── ConfigError           kind Config
+        │   └── UnsupportedCatalog  kind UnsupportedCatalog
+        ├── SetupError            kind Config: Java, jars or another prerequisite is missing
+        ├── InvalidState          kind InvalidState: actual and expected
+        ├── SchemaMismatch        kind SchemaMismatch: expected and actual
+        ├── UndecodableRecord     kind Io: a record could not be decoded and on_error = "fail"
+        ├── DataLoss              kind Io: the source no longer holds what the frontier needs
+        ├── SourceChanged         kind Io: topic recreated or log truncated under the frontier
+        ├── Fenced                kind Transaction: another coordinator has taken over
+        ├── TableChanged          kind Transaction: rolled back, replaced, recreated, not ours
+        ├── TableDamaged          kind Io: the table's head points at files that do not exist
+        ├── CommitConflict        kind CommitConflict: retries ran out against other writers
+        └── MaxRetriesExceeded    kind MaxRetriesExceeded: a transient fault that never went away
+
+All of them survive pickling, because workers raise them on another machine than the one that reads them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class FrazilError(Exception):
+    """What happened, and the remedy if there is one."""
+
+    kind: ClassVar[str] = "Error"
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message, remedy)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  → {self.remedy}" if self.remedy else self.message
+
+
+class TransientError(FrazilError):
+    """Worth another try, after a pause."""
+
+
+class SourceUnavailable(TransientError):
+    """No broker answered in time, or a read made no progress."""
+
+    kind = "Connection"
+
+
+class CatalogUnavailable(TransientError):
+    """The catalog gave no usable answer; a missing table is not this."""
+
+    kind = "Connection"
+
+
+class StorageUnavailable(TransientError):
+    """A data file could not be written or read."""
+
+    kind = "Io"
+
+
+class WorkerFailed(TransientError):
+    """A Spark task ended with something that is not one of these errors: killed, out of memory, a defect."""
+
+    kind = "Io"
+
+
+class SpanUnavailable(TransientError):
+    """The offsets of a span were gone when a worker came to read them; planning again decides."""
+
+    kind = "Io"
+
+
+class CommitOutcomeUnknown(TransientError):
+    """A commit was sent and nobody knows whether it landed; its files stay where they are."""
+
+    kind = "Transaction"
+
+
+class TerminalError(FrazilError):
+    """Another try would end the same way; somebody has to decide something."""
+
+
+class ConfigError(TerminalError):
+    """The pipeline file asks for something that does not exist or cannot work."""
+
+    kind = "Config"
+
+
+class UnsupportedCatalog(ConfigError):
+    """The catalog type is not one that frazil knows."""
+
+    kind = "UnsupportedCatalog"
+
+
+class SetupError(TerminalError):
+    """Something frazil needs on this machine is missing or of the wrong version."""
+
+    kind = "Config"
+
+
+class InvalidState(TerminalError):
+    """An operation was called out of order."""
+
+    kind = "InvalidState"
+
+    def __init__(self, message: str, remedy: str = "", actual: str = "", expected: str = "") -> None:
+        FrazilError.__init__(self, message, remedy)
+        self.args = (message, remedy, actual, expected)
+        self.actual = actual
+        self.expected = expected
+
+
+class SchemaMismatch(TerminalError):
+    """The declared schema and the table's do not fit together; nothing was written."""
+
+    kind = "SchemaMismatch"
+
+    def __init__(self, message: str, remedy: str = "", expected: str = "", actual: str = "") -> None:
+        FrazilError.__init__(self, message, remedy)
+        self.args = (message, remedy, expected, actual)
+        self.expected = expected
+        self.actual = actual
+
+
+class UndecodableRecord(TerminalError):
+    """A record could not be decoded and the pipeline says on_error = "fail"."""
+
+    kind = "Io"
+
+
+class DataLoss(TerminalError):
+    """The source no longer holds records that the frontier still needs."""
+
+    kind = "Io"
+
+
+class SourceChanged(TerminalError):
+    """The topic was recreated or its log was truncated below the frontier."""
+
+    kind = "Io"
+
+
+class Fenced(TerminalError):
+    """Another coordinator has taken this pipeline over; this one must stop."""
+
+    kind = "Transaction"
+
+
+class TableChanged(TerminalError):
+    """The table was rolled back, replaced or recreated, or holds data that is not ours."""
+
+    kind = "Transaction"
+
+
+class TableDamaged(TerminalError):
+    """The head of the table points at files that do not exist."""
+
+    kind = "Io"
+
+
+class CommitConflict(TerminalError):
+    """Other writers won every attempt."""
+
+    kind = "CommitConflict"
+
+
+class MaxRetriesExceeded(TerminalError):
+    """A transient fault outlasted every retry."""
+
+    kind = "MaxRetriesExceeded"

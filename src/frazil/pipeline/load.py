@@ -1,0 +1,127 @@
+"""From a TOML file to a pipeline spec; whatever is wrong with it is said in one message."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from frazil.errors import ConfigError, UnsupportedCatalog
+from frazil.pipeline import secrets
+from frazil.pipeline.spec import PipelineSpec, Section
+
+
+def load_pipeline(path: Path) -> PipelineSpec:
+    """Reads, resolves `${ENV}`, validates."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}", f"frazil init {path} writes one") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return parse_pipeline(tree).at(path.parent)
+
+
+def parse_pipeline(tree: Mapping[str, Any]) -> PipelineSpec:
+    """Validates a pipeline given as nested mappings."""
+    resolved = secrets.resolve(dict(tree))
+    try:
+        return PipelineSpec.model_validate(resolved)
+    except ValidationError as error:
+        details = error.errors()
+        lines = list(dict.fromkeys(line for detail in details for line in _explain(detail)))
+        kind = UnsupportedCatalog if all(d["loc"] == ("catalog", "type") for d in details) else ConfigError
+        raise kind("\n".join(lines)) from None
+
+
+def _explain(detail: ErrorDetails) -> Iterator[str]:
+    location = _written_path(detail["loc"])
+    key = ".".join(location)
+    given = detail["input"]
+    match detail["type"]:
+        case "extra_forbidden":
+            yield f"{key}: unknown key{_nearest(location)}"
+        case "missing":
+            yield f"{key}: required, but missing"
+        case "literal_error" | "union_tag_invalid":
+            allowed = detail.get("ctx", {}).get("expected") or detail.get("ctx", {}).get("expected_tags", "")
+            shown = given.get("type") if isinstance(given, dict) else given
+            name = f"{key}.type" if isinstance(given, dict) else key
+            yield f"{name}: {_shown(name, shown)} is not allowed; allowed are {allowed}{_near(shown, allowed)}"
+        case "union_tag_not_found":
+            yield f"{key}.type: required, but missing; allowed are 'kafka', 'generator'"
+        case "value_error" if isinstance(given, dict):
+            yield f"{key}: {_cause(detail)}"
+        case "value_error":
+            yield f"{key}: {_shown(key, given)} is not allowed; expected {_cause(detail)}"
+        case _:
+            yield f"{key}: {_shown(key, given)} is not allowed; {detail['msg'][:1].lower() + detail['msg'][1:]}"
+
+
+def _written_path(location: tuple[int | str, ...]) -> list[str]:
+    """Pydantic puts the name of the tried alternative into the path of a union; people do not write it."""
+    parts = [str(part) for part in location]
+    if parts[:1] == ["source"]:
+        del parts[1:2]
+    return parts[:2]
+
+
+def _cause(detail: ErrorDetails) -> str:
+    error = detail.get("ctx", {}).get("error")
+    return str(error) if error else detail["msg"]
+
+
+def _shown(key: str, value: object) -> str:
+    return "the given value" if secrets.is_secret(key) else secrets.mask(repr(value))
+
+
+def _near(given: object, allowed: str) -> str:
+    known = [word.strip(" '") for word in allowed.replace(" or ", ",").split(",")]
+    near = difflib.get_close_matches(str(given), known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _nearest(location: list[str]) -> str:
+    """Names the nearest known key of the same section, else of any section."""
+    wrong, section = location[-1], location[:-1]
+    siblings = [".".join([*section, name]) for name in _keys_at(section)]
+    near = difflib.get_close_matches(".".join(location), siblings, 1, cutoff=0.5)
+    if not near:
+        near = [key for key in all_keys() if key.rsplit(".", 1)[-1] == wrong][:1]
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; known are {', '.join(sorted(_keys_at(section)))}"
+
+
+def all_keys() -> list[str]:
+    """Every key a pipeline file may have, as dotted paths."""
+    return [f"{section}.{key}" for section in PipelineSpec.model_fields for key in _keys_at([section])]
+
+
+def _keys_at(section: list[str]) -> list[str]:
+    if not section:
+        return list(PipelineSpec.model_fields)
+    field = PipelineSpec.model_fields.get(section[0])
+    if field is None or len(section) > 1:
+        return []
+    names: dict[str, None] = {}
+    for model in _models(field.annotation):
+        for name, inner in model.model_fields.items():
+            names[inner.alias or name] = None
+    return list(names)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)

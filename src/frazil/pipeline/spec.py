@@ -1,0 +1,236 @@
+"""What a pipeline file may say: one typed tree, one line of explanation under each key."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from frazil.pipeline.values import Duration, Size
+
+
+class Section(BaseModel):
+    """A table of the pipeline file; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+def _flatten(value: object) -> object:
+    """`a.b = 1` and `"a.b" = 1` mean the same where keys pass through to another library."""
+    if not isinstance(value, dict):
+        return value
+    flat: dict[str, str] = {}
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            nested = _flatten(inner)
+            assert isinstance(nested, dict)
+            flat.update({f"{key}.{k}": v for k, v in nested.items()})
+        else:
+            flat[key] = str(inner).lower() if isinstance(inner, bool) else str(inner)
+    return flat
+
+
+PassThrough = Annotated[dict[str, str], BeforeValidator(_flatten)]
+"""Settings of another library, under its own names."""
+
+
+class PipelineSection(Section):
+    """Who writes."""
+
+    name: str
+    """the writer's stable name in its tables; renaming it starts over"""
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
+            raise ValueError("letters, digits, '_', '.' and '-', at most 100 of them")
+        return name
+
+
+class KafkaSource(Section):
+    """Kafka topics."""
+
+    type: Literal["kafka"]
+    """where records come from"""
+    topics: list[str] = Field(min_length=1)
+    """topics to read; all of them land in the same table"""
+    starting_offsets: Literal["earliest", "latest"] | dict[str, dict[str, int]] | datetime = "earliest"
+    """the first start begins here: earliest, latest, {topic = {"0" = 42}} (-1 latest, -2 earliest), or a time"""
+    fail_on_data_loss: bool = True
+    """stop when the topic dropped records before they were read"""
+    partitions: dict[str, list[int]] = {}
+    """read only these partitions of a topic; all of them if absent"""
+    group_id: str | None = None
+    """offsets are also committed to this consumer group, for lag monitors only; frazil-<pipeline> if absent"""
+    timeout: Duration = 30.0
+    """how long to wait for a broker's answer"""
+    kafka: PassThrough
+    """settings of librdkafka, under its own names"""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> KafkaSource:
+        if not self.kafka.get("bootstrap.servers"):
+            raise ValueError('kafka."bootstrap.servers" is required, such as "127.0.0.1:9092"')
+        strangers = sorted(set(self.partitions) - set(self.topics))
+        if strangers:
+            raise ValueError(f"partitions names {strangers[0]!r}, which is not among topics")
+        return self
+
+
+class GeneratorSource(Section):
+    """Made-up orders, the same ones for the same seed: for demos and tests without Kafka."""
+
+    type: Literal["generator"]
+    """where records come from"""
+    seed: int = 1
+    """the same seed always makes the same records"""
+    partitions: int = Field(default=2, ge=1)
+    """how many partitions to pretend"""
+    records: int = Field(default=100_000, ge=0)
+    """how many records there are in all"""
+    records_per_second: int | None = Field(default=None, ge=1)
+    """let them appear over time; all at once if absent"""
+
+
+class DecodeSection(Section):
+    """From bytes to columns."""
+
+    format: Literal["json", "raw"]
+    """json: the value is one JSON object; raw: key, value and headers as bytes"""
+    envelope: Literal["none"] = "none"
+    """how the value wraps its row"""
+    schema_: str | None = Field(default=None, alias="schema")
+    """the columns of a JSON object, as Spark writes them: order_id BIGINT, amount DECIMAL(10,2)"""
+    metadata: bool = True
+    """add the columns _topic, _partition, _offset, _timestamp and _key"""
+    on_error: Literal["dead-letter", "fail"] = "dead-letter"
+    """what happens to a record that cannot be decoded"""
+
+    @model_validator(mode="after")
+    def _declared(self) -> DecodeSection:
+        if self.format == "json" and not self.schema_:
+            raise ValueError("schema is required with format json")
+        if self.format == "raw" and self.schema_:
+            raise ValueError("schema cannot be given with format raw, its columns are key, value and headers")
+        return self
+
+
+class TransformSection(Section):
+    """Spark SQL between decoding and writing."""
+
+    sql: str
+    """a SELECT over the view `source`"""
+
+
+class TableSection(Section):
+    """Where rows land."""
+
+    format: Literal["iceberg"] = "iceberg"
+    """the table format"""
+    name: str
+    """namespace and table, such as shop.orders"""
+    mode: Literal["append"] = "append"
+    """append: every record is a row"""
+    partition: list[str] = []
+    """partition fields: a column, day(column), bucket(16, column), …"""
+    location: str | None = None
+    """where a new table is created; the catalog decides if absent"""
+    target_file_size: Size = 128 * 2**20
+    """data files are closed at about this size"""
+    compression: Literal["zstd", "snappy", "lz4", "gzip", "none"] = "zstd"
+    """the codec of data files"""
+    compression_level: int | None = None
+    """the codec's own level; its default if absent"""
+    row_group_rows: int = Field(default=131_072, ge=1)
+    """rows in a Parquet row group; bounds a worker's memory"""
+    page_size: Size = 2**20
+    """bytes in a Parquet page"""
+    dictionary: bool = True
+    """dictionary encoding of repeated values"""
+    properties: PassThrough = {}
+    """table properties of a new table, under Iceberg's names"""
+
+    @field_validator("name")
+    @classmethod
+    def _qualified(cls, name: str) -> str:
+        parts = name.split(".")
+        if len(parts) < 2 or not all(parts):
+            raise ValueError("a namespace and a table, such as shop.orders")
+        return name
+
+
+class CatalogSection(Section):
+    """Which catalog keeps the table."""
+
+    type: Literal["sqlite", "rest", "hive", "glue", "nessie", "jdbc", "memory"] = "sqlite"
+    """sqlite: a file in the warehouse; memory: gone with the process; the others are servers"""
+    name: str = "frazil"
+    """the catalog's name in Spark SQL, and in catalogs shared by several"""
+    uri: str | None = None
+    """the server's address"""
+    warehouse: str = "./warehouse"
+    """where tables are stored: a folder or a URI"""
+    prop: PassThrough = {}
+    """any further catalog property, under Iceberg's names"""
+
+    @model_validator(mode="after")
+    def _addressed(self) -> CatalogSection:
+        if self.type in {"rest", "hive", "nessie", "jdbc"} and not self.uri:
+            raise ValueError(f"uri is required with type {self.type}")
+        return self
+
+
+class EpochSection(Section):
+    """When an epoch closes: whichever comes first."""
+
+    interval: Duration = 30.0
+    """longest time a record waits before its epoch closes"""
+    max_records: int = Field(default=1_000_000, ge=1)
+    """most records in an epoch"""
+    max_bytes: Size = 512 * 2**20
+    """most bytes in an epoch, as estimated from the epochs before"""
+    in_flight: int = Field(default=3, ge=1, le=16)
+    """epochs written while earlier ones commit"""
+    heartbeat: Duration | Literal["off"] = 300.0
+    """an empty snapshot carries the frontier on when nothing landed for this long"""
+
+
+class SparkSection(Section):
+    """The Spark session."""
+
+    master: str | None = None
+    """local[*] if absent; spark-submit's own under spark-submit"""
+    conf: PassThrough = {}
+    """Spark settings, under its own names"""
+
+
+class PipelineSpec(Section):
+    """One pipeline: from one source to one table."""
+
+    pipeline: PipelineSection
+    source: Annotated[KafkaSource | GeneratorSource, Field(discriminator="type")]
+    decode: DecodeSection
+    transform: TransformSection | None = None
+    table: TableSection
+    catalog: CatalogSection = CatalogSection()
+    epoch: EpochSection = EpochSection()
+    spark: SparkSection = SparkSection()
+
+    @property
+    def dead_letters(self) -> str | None:
+        """The table that takes what cannot be decoded."""
+        if self.decode.on_error == "fail" or self.decode.format == "raw":
+            return None
+        return f"{self.table.name}__dead_letters"
+
+    def at(self, folder: Path) -> PipelineSpec:
+        """The same pipeline with relative paths taken from `folder`, where its file lies."""
+        warehouse = self.catalog.warehouse
+        if "://" in warehouse or warehouse.startswith("file:"):
+            return self
+        catalog: dict[str, Any] = {"warehouse": str((folder / warehouse).resolve())}
+        return self.model_copy(update={"catalog": self.catalog.model_copy(update=catalog)})

@@ -1,0 +1,47 @@
+"""Values people write in a pipeline file: durations and sizes."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_BYTES = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+
+
+def parse_duration_s(value: object) -> object:
+    """`"30s"` → 30.0; a bare number is taken as seconds."""
+    if isinstance(value, str):
+        amount, unit = _split(value)
+        if unit not in _SECONDS:
+            raise ValueError('a duration such as "500ms", "30s", "5m" or "1h"')
+        value = amount * _SECONDS[unit]
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+        raise ValueError("a duration longer than zero")
+    return value
+
+
+def parse_size_bytes(value: object) -> object:
+    """`"128MB"` → 134217728 (MB = MiB); a bare number is taken as bytes."""
+    if isinstance(value, str):
+        amount, unit = _split(value)
+        if unit not in _BYTES:
+            raise ValueError('a size such as "512KB", "128MB" or "1GB"')
+        value = int(amount * _BYTES[unit])
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+        raise ValueError("a size larger than zero")
+    return value
+
+
+def _split(text: str) -> tuple[float, str]:
+    match = _AMOUNT.fullmatch(text)
+    return (float(match[1]), match[2].lower()) if match else (0.0, "?")
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration_s)]
+"""Seconds."""
+Size = Annotated[int, BeforeValidator(parse_size_bytes)]
+"""Bytes."""

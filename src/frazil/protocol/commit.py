@@ -1,0 +1,161 @@
+"""Committing: what a table shows, and what may be done about it.
+
+Theory. Check-then-commit is not exactly-once: a delayed commit can land between the two. So `judge` runs
+inside the commit, against the very metadata the commit is based on, and again on every retry of it. After
+an error it runs once more, against a fresh load: an error says nothing about the outcome.
+
+Failure matrix. Columns: what `judge` finds. Rows: when it is asked.
+
+                     our batch id        predecessor         newer coordinator    anything else
+    inside commit    AlreadyCommitted    Proceed             Fenced               Unexpected
+    after an error   it landed           it has not landed   Fenced               Unexpected
+                                         (yet): same files,
+                                         try again
+
+"Not landed yet" never licenses a deletion: the attempt may still be under way somewhere. It is harmless all
+the same, because at most one commit can follow a predecessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from frazil.errors import Fenced as FencedError
+from frazil.errors import TableChanged, TerminalError
+from frazil.protocol.register import Register
+
+
+class Standing(Enum):
+    """How the snapshot that a register points at stands in the table's history."""
+
+    ANCESTOR = "it is the head or an ancestor of the head"
+    EXPIRED = "it is no longer listed, and the head is newer"
+    ROLLED_BACK = "the head does not descend from it"
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """The last sign of life of the coordinator that wrote the register."""
+
+    timestamp_ms: int
+    process: str = ""
+    interval_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableObserved:
+    """What one load of a table showed."""
+
+    table: str
+    uuid: str
+    snapshot_id: int | None
+    register: Register | None
+    standing: Standing = Standing.ANCESTOR
+    sign: Sign | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One commit to one table: allowed only on top of `predecessor`."""
+
+    writer: str
+    table_uuid: str
+    predecessor: Register | None
+    register: Register
+    summary: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Proceed:
+    """The table stands where the proposal expects it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyCommitted:
+    """The proposal's batch is in the table, landed by `found.coordinator`."""
+
+    found: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Another coordinator has taken over."""
+
+    found: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Unexpected:
+    """The table was changed behind the pipeline's back."""
+
+    error: TerminalError
+
+
+Verdict = Proceed | AlreadyCommitted | Fenced | Unexpected
+
+
+def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
+    """Decides whether `proposal` may become the table's next commit.
+
+    1. another table under the same name is never written to;
+    2. our own batch id comes first: it is in, whoever landed it;
+    3. then a newer coordinator;
+    4. then the predecessor, by value, and still part of the table's history.
+    """
+    if seen.uuid != proposal.table_uuid:
+        return Unexpected(recreated(seen, proposal.table_uuid))
+    found = seen.register
+    if found is not None and found.batch_id == proposal.register.batch_id:
+        return AlreadyCommitted(found)
+    if found is not None and found.overrides(proposal.register):
+        return Fenced(found)
+    if found != proposal.predecessor:
+        return Unexpected(_register_changed(seen, proposal))
+    if found is not None and seen.standing is Standing.ROLLED_BACK:
+        return Unexpected(rolled_back(seen))
+    return Proceed()
+
+
+def fenced(table: str, found: Register) -> FencedError:
+    return FencedError(
+        f"{table}: coordinator {found.coordinator} (generation {found.generation}) has taken this pipeline over",
+        "this process stops; the other one goes on. Run one coordinator per pipeline",
+    )
+
+
+def recreated(seen: TableObserved, expected_uuid: str) -> TableChanged:
+    return TableChanged(
+        f"{seen.table} is another table than before: uuid {seen.uuid} instead of {expected_uuid}; "
+        "it was dropped and created again, or its register was copied from elsewhere",
+        "give the pipeline another name to fill the new table from its starting_offsets, "
+        "or bring the old table back",
+    )
+
+
+def rolled_back(seen: TableObserved) -> TableChanged:
+    register = seen.register
+    assert register is not None
+    return TableChanged(
+        f"{seen.table} was rolled back or replaced: epoch {register.epoch} was committed in snapshot "
+        f"{register.snapshot_id}, which is not in the history of the head {seen.snapshot_id}",
+        f"to keep the epochs, set the current snapshot to {register.snapshot_id} again; "
+        "to land them anew, remove the table property of this writer and start with explicit "
+        "starting_offsets and --adopt",
+    )
+
+
+def _register_changed(seen: TableObserved, proposal: Proposal) -> TableChanged:
+    planned, found = proposal.predecessor, seen.register
+    return TableChanged(
+        f"{seen.table}: the register of writer {proposal.writer} is not what this coordinator left there: "
+        f"found {_brief(found)}, expected {_brief(planned)}",
+        "restore the table property from the table's metadata history, then start again",
+    )
+
+
+def _brief(register: Register | None) -> str:
+    if register is None:
+        return "none"
+    return f"epoch {register.epoch} of generation {register.generation}"

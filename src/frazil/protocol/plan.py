@@ -1,0 +1,179 @@
+"""Planning: what the source shows, whether the frontier still fits it, and where the next span ends.
+
+Theory. The driver observes, per partition, the earliest and the end offset (the last stable one, so that open
+transactions are never planned) and, per topic, its id. `reconcile` compares that with the frontier and either
+gives every partition a place to read from or stops. `FlushPolicy` says when to cut, `cut` says where.
+
+    observed                          outcome
+    other topic id                    Stop: the topic was recreated
+    end before the frontier           Stop: the log was truncated
+    earliest beyond the frontier      Stop, the lost range named; or skip it if the user allows loss
+    partition without a position      read from its earliest offset
+    partition missing in the answer   Unsure: ask again; never start it over
+    gaps between records              nothing: compaction and transaction markers leave them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from frazil.errors import DataLoss, SourceChanged, TerminalError
+from frazil.protocol.positions import (
+    EMPTY_SPAN,
+    Frontier,
+    Partition,
+    Position,
+    Range,
+    Span,
+    describe_ranges,
+    name_partition,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The readable part of one partition: `[earliest, end)`."""
+
+    earliest: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceObserved:
+    """What one look at the source showed."""
+
+    logs: Mapping[Partition, Log]
+    topic_ids: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Every partition has a place to read from; `skipped` is loss that the user allows."""
+
+    frontier: Frontier
+    skipped: Span = EMPTY_SPAN
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """The answer was incomplete; ask again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStop:
+    """The source no longer fits the frontier."""
+
+    error: TerminalError
+
+
+def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bool) -> Ready | Unsure | SourceStop:
+    """Compares the frontier with the source; the table above is the whole of it."""
+    for topic, topic_id in frontier.topic_ids.items():
+        found = seen.topic_ids.get(topic)
+        if found is not None and found != topic_id:
+            return SourceStop(_recreated(topic, topic_id, found))
+    missing = sorted(p for p in frontier.positions if p not in seen.logs)
+    if missing:
+        names = ", ".join(name_partition(p) for p in missing)
+        return Unsure(f"the brokers' answer does not mention {names}")
+    positions = dict(frontier.positions)
+    lost: dict[Partition, Range] = {}
+    for partition, log in seen.logs.items():
+        here = frontier.offset(partition)
+        if here is None:
+            positions[partition] = Position(log.earliest)
+        elif log.end < here:
+            return SourceStop(_truncated(partition, here, log.end))
+        elif log.earliest > here:
+            lost[partition] = Range(here, log.earliest)
+            positions[partition] = Position(log.earliest)
+    if lost and fail_on_data_loss:
+        return SourceStop(_lost(lost))
+    return Ready(Frontier(positions, {**frontier.topic_ids, **seen.topic_ids}), Span(lost))
+
+
+def backlog(frontier: Frontier, seen: SourceObserved) -> int:
+    """How many offsets lie between the frontier and the end."""
+    return sum(max(0, log.end - (frontier.offset(p) or 0)) for p, log in seen.logs.items())
+
+
+def cut(frontier: Frontier, seen: SourceObserved, max_records: int) -> Span:
+    """The next span: at most `max_records` offsets, shared in proportion to each partition's backlog.
+
+    Proportional shares let every partition's lag shrink at the same rate while catching up.
+    """
+    ahead = {
+        partition: log.end - here
+        for partition, log in seen.logs.items()
+        if (here := frontier.offset(partition)) is not None and here < log.end
+    }
+    total = sum(ahead.values())
+    ranges = {}
+    left = max_records
+    for partition, count in sorted(ahead.items()):
+        share = count if total <= max_records else max(1, count * max_records // total)
+        share = min(share, left)
+        if share > 0:
+            start = frontier.positions[partition].offset
+            ranges[partition] = Range(start, start + share)
+            left -= share
+    return Span(ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Close the epoch now, with at most this many records."""
+
+    max_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Not yet; look again after at most `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPolicy:
+    """An epoch closes on time, on records or on bytes, whichever comes first."""
+
+    interval_s: float
+    max_records: int
+    max_bytes: int
+
+    def decide(self, *, waiting: int, elapsed_s: float, record_bytes: float, drain: bool = False) -> Cut | Hold:
+        """`waiting` records since the last cut `elapsed_s` ago, about `record_bytes` each.
+
+        `drain` closes at once whatever there is: catching up after a start, finishing, stopping.
+        """
+        limit = max(1, min(self.max_records, int(self.max_bytes / max(record_bytes, 1.0))))
+        if waiting >= limit or (waiting > 0 and (drain or elapsed_s >= self.interval_s)):
+            return Cut(limit)
+        return Hold(max(0.0, self.interval_s - elapsed_s) if waiting else self.interval_s)
+
+
+def _recreated(topic: str, before: str, now: str) -> SourceChanged:
+    return SourceChanged(
+        f"topic {topic} was deleted and created again: its id is {now}, the frontier was recorded under {before}",
+        "give the pipeline another name and table to read the new topic from its start",
+    )
+
+
+def _truncated(partition: Partition, here: int, end: int) -> SourceChanged:
+    return SourceChanged(
+        f"{name_partition(partition)} ends at offset {end}, before the frontier {here}: its log was truncated "
+        "or the cluster was rebuilt",
+        "the table holds records that the topic no longer has; decide which is right before going on",
+    )
+
+
+def _lost(lost: Mapping[Partition, Range]) -> DataLoss:
+    total = sum(len(r) for r in lost.values())
+    return DataLoss(
+        f"the source dropped {total:,} offsets before they were read: {describe_ranges(lost.items())}",
+        "raise the topic's retention; to go on without these records set source.fail_on_data_loss = false",
+    )

@@ -1,0 +1,242 @@
+"""Where a source is: positions, frontiers and spans.
+
+Theory. A source is a set of partitions, each an append-only sequence of offsets. A **frontier** is, per
+partition, the next offset to read, with the leader epoch under which the offset before it was written and
+the id of its topic: enough to recognise a truncated log or a recreated topic later. A **span** is, per
+partition, one half-open range `[start, end)`. An epoch takes the frontier from `start` to `end`; nothing else
+moves it, and it never goes back.
+
+What can be wrong with a position, and who notices:
+
+    topic recreated             other topic id               reconcile
+    log truncated               leader epoch, end < offset   the reader, reconcile
+    retention passed offset     earliest > offset            reconcile
+    partition added             no position yet              reconcile: from its earliest offset
+    partition missing           answer is incomplete         reconcile: try again, never restart at earliest
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from frazil.errors import InvalidState
+
+Partition = tuple[str, int]
+"""A topic's name and a partition's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset to read, and the leader epoch of the record before it where it is known."""
+
+    offset: int
+    leader_epoch: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.offset) if self.leader_epoch is None else f"{self.offset}@{self.leader_epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        offset, _, leader_epoch = text.partition("@")
+        return cls(int(offset), int(leader_epoch) if leader_epoch else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets `start` up to, but without, `end`."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise InvalidState(f"a range of offsets cannot run from {self.start} to {self.end}")
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.start}-{self.end}"
+
+    @classmethod
+    def parse(cls, text: str) -> Range:
+        start, _, end = text.partition("-")
+        return cls(int(start), int(end))
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The part of one partition's range that one task reads."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    leader_epoch: int | None = None
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Span:
+    """Per partition, the non-empty range of offsets that one epoch covers."""
+
+    ranges: Mapping[Partition, Range]
+
+    @property
+    def records(self) -> int:
+        """How many offsets it covers; gaps in the log make the number of records smaller."""
+        return sum(len(r) for r in self.ranges.values())
+
+    def __bool__(self) -> bool:
+        return self.records > 0
+
+    def encode(self) -> str:
+        """Compact and canonical: the same span always has the same text."""
+        topics: dict[str, list[str]] = {}
+        for (topic, partition), r in sorted(self.ranges.items()):
+            topics.setdefault(topic, []).append(f"{partition}:{r}")
+        return _dumps({topic: " ".join(parts) for topic, parts in topics.items()})
+
+    @classmethod
+    def decode(cls, text: str) -> Span:
+        ranges = {}
+        for topic, parts in json.loads(text).items():
+            for part in parts.split():
+                partition, _, r = part.partition(":")
+                ranges[topic, int(partition)] = Range.parse(r)
+        return cls(ranges)
+
+    def then(self, later: Span) -> Span:
+        """This span and the one that follows it, as one."""
+        merged = dict(self.ranges)
+        for partition, r in later.ranges.items():
+            before = merged.get(partition)
+            if before is not None and before.end > r.start:
+                raise InvalidState(f"span {later.encode()} overlaps {self.encode()}")
+            merged[partition] = Range(before.start if before else r.start, r.end)
+        return Span(merged)
+
+    def split(self, tasks: int, frontier: Frontier) -> list[list[Slice]]:
+        """Divides the span into at most `tasks` shares of about the same number of offsets.
+
+        A partition may be divided over several tasks; only its first slice begins where the frontier
+        stands, so only that one carries the leader epoch to check.
+        """
+        share = max(1, -(-self.records // tasks))
+        shares: list[list[Slice]] = [[]]
+        room = share
+        for (topic, partition), r in sorted(self.ranges.items()):
+            start = r.start
+            position = frontier.positions.get((topic, partition))
+            while start < r.end:
+                if room == 0:
+                    shares.append([])
+                    room = share
+                end = min(r.end, start + room)
+                known = position.leader_epoch if position and position.offset == start else None
+                shares[-1].append(Slice(topic, partition, start, end, known))
+                room -= end - start
+                start = end
+        return [s for s in shares if s]
+
+
+EMPTY_SPAN = Span({})
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """The source position after the last committed epoch."""
+
+    positions: Mapping[Partition, Position] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def offset(self, partition: Partition) -> int | None:
+        position = self.positions.get(partition)
+        return None if position is None else position.offset
+
+    def advance(
+        self,
+        span: Span,
+        leader_epochs: Mapping[Partition, int] | None = None,
+        topic_ids: Mapping[str, str] | None = None,
+    ) -> Frontier:
+        """The frontier after `span`; a span that begins before the frontier is refused."""
+        positions = dict(self.positions)
+        for partition, r in span.ranges.items():
+            here = self.offset(partition)
+            if here is not None and r.start < here:
+                raise InvalidState(
+                    f"the frontier of {name_partition(partition)} would go back",
+                    actual=str(r.start),
+                    expected=str(here),
+                )
+            positions[partition] = Position(r.end, (leader_epochs or {}).get(partition))
+        return Frontier(positions, {**self.topic_ids, **(topic_ids or {})})
+
+    def later(self, other: Frontier) -> Frontier:
+        """Per partition the later of both positions."""
+        positions = dict(self.positions)
+        for partition, position in other.positions.items():
+            here = positions.get(partition)
+            if here is None or here.offset < position.offset:
+                positions[partition] = position
+        return Frontier(positions, {**other.topic_ids, **self.topic_ids})
+
+    def covers(self, other: Frontier) -> bool:
+        """Whether no partition of `other` is ahead of this frontier."""
+        return all((self.offset(p) or 0) >= position.offset for p, position in other.positions.items())
+
+    def reach(self, span: Span) -> Span:
+        """From here to the end of `span`: what a table that saw nothing in between has covered then."""
+        ranges = {}
+        for partition, r in span.ranges.items():
+            here = self.offset(partition)
+            start = r.start if here is None else here
+            if start < r.end:
+                ranges[partition] = Range(start, r.end)
+        return Span(ranges)
+
+    def encode(self) -> object:
+        """JSON-ready and compact: one string a topic, positions in partition order, `-` for none."""
+        topics: dict[str, dict[int, Position]] = {}
+        for (topic, partition), position in self.positions.items():
+            topics.setdefault(topic, {})[partition] = position
+        encoded = {}
+        for topic, positions in sorted(topics.items()):
+            line = " ".join(str(positions.get(p, "-")) for p in range(max(positions) + 1))
+            encoded[topic] = [self.topic_ids.get(topic, ""), line]
+        return encoded
+
+    @classmethod
+    def decode(cls, encoded: Mapping[str, list[str]]) -> Frontier:
+        positions: dict[Partition, Position] = {}
+        topic_ids: dict[str, str] = {}
+        for topic, (topic_id, line) in encoded.items():
+            if topic_id:
+                topic_ids[topic] = topic_id
+            for partition, text in enumerate(line.split()):
+                if text != "-":
+                    positions[topic, partition] = Position.parse(text)
+        return cls(positions, topic_ids)
+
+
+def name_partition(partition: Partition) -> str:
+    return f"{partition[0]}[{partition[1]}]"
+
+
+def describe_ranges(ranges: Iterable[tuple[Partition, Range]]) -> str:
+    """For people: `orders[0] offsets 10 to 19, orders[1] offsets 5 to 5`."""
+    return ", ".join(_describe(ranges))
+
+
+def _describe(ranges: Iterable[tuple[Partition, Range]]) -> Iterator[str]:
+    for partition, r in sorted(ranges, key=lambda item: item[0]):
+        yield f"{name_partition(partition)} offsets {r.start} to {r.end - 1}"
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,123 @@
+"""The snapshot summary: the history of a pipeline, written beside the data.
+
+The register is the truth about now; summaries are the account of how it came about. They are read by people,
+by `frazil history` and by proofs, never to decide where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from frazil.protocol.positions import EMPTY_SPAN, Span
+from frazil.protocol.register import Register
+
+Action = Literal["start", "append", "heartbeat"]
+
+PREFIX = "frazil."
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Where the records of a span went: delivered = landed + filtered + dead."""
+
+    delivered: int = 0
+    landed: int = 0
+    filtered: int = 0
+    dead: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.delivered + other.delivered,
+            self.landed + other.landed,
+            self.filtered + other.filtered,
+            self.dead + other.dead,
+        )
+
+
+NO_COUNTS = Counts()
+
+
+@dataclass(frozen=True, slots=True)
+class EpochSummary:
+    """One commit of ours, as its snapshot tells it."""
+
+    writer: str
+    action: Action
+    register: Register
+    span: Span = EMPTY_SPAN
+    skipped: Span = EMPTY_SPAN
+    counts: Counts = NO_COUNTS
+    data_files: int = 0
+    duration_ms: int = 0
+    interval_ms: int = 0
+    process: str = ""
+
+    def properties(self) -> dict[str, str]:
+        facts = {
+            "writer": self.writer,
+            "action": self.action,
+            "generation": str(self.register.generation),
+            "coordinator": self.register.coordinator,
+            "epoch": str(self.register.epoch),
+            "batch-id": self.register.batch_id,
+            "span": self.span.encode(),
+            "rows.delivered": str(self.counts.delivered),
+            "rows.landed": str(self.counts.landed),
+            "rows.filtered": str(self.counts.filtered),
+            "rows.dead-lettered": str(self.counts.dead),
+            "files.data": str(self.data_files),
+            "files.delete": "0",
+            "duration-ms": str(self.duration_ms),
+            "interval-ms": str(self.interval_ms),
+            "process": self.process,
+        }
+        if self.skipped:
+            facts["skipped"] = self.skipped.encode()
+        return {PREFIX + key: value for key, value in facts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """One line of a pipeline's history, read back from a summary."""
+
+    snapshot_id: int
+    timestamp_ms: int
+    action: str
+    generation: int
+    epoch: int
+    batch_id: str
+    span: Span
+    skipped: Span
+    counts: Counts
+    data_files: int
+    duration_ms: int
+
+    @classmethod
+    def parse(cls, snapshot_id: int, timestamp_ms: int, summary: Mapping[str, str]) -> CommitRecord:
+        def number(key: str) -> int:
+            return int(summary.get(PREFIX + key, "0"))
+
+        def span(key: str) -> Span:
+            text = summary.get(PREFIX + key)
+            return Span.decode(text) if text else EMPTY_SPAN
+
+        return cls(
+            snapshot_id=snapshot_id,
+            timestamp_ms=timestamp_ms,
+            action=summary.get(PREFIX + "action", ""),
+            generation=number("generation"),
+            epoch=number("epoch"),
+            batch_id=summary.get(PREFIX + "batch-id", ""),
+            span=span("span"),
+            skipped=span("skipped"),
+            counts=Counts(
+                delivered=number("rows.delivered"),
+                landed=number("rows.landed"),
+                filtered=number("rows.filtered"),
+                dead=number("rows.dead-lettered"),
+            ),
+            data_files=number("files.data"),
+            duration_ms=number("duration-ms"),
+        )

@@ -1,0 +1,1 @@
+"""What people and machines see of a running pipeline: the console and the logs."""

@@ -1,0 +1,132 @@
+"""Status and history, as tables for people and as JSON for machines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.table import Table as Grid
+
+from frazil.engine.inspect import PipelineStatus, TableStatus
+from frazil.pipeline import PipelineSpec
+from frazil.pipeline.secrets import mask
+from frazil.protocol.positions import name_partition
+from frazil.protocol.summary import CommitRecord
+
+
+def status_json(spec: PipelineSpec, found: PipelineStatus) -> dict[str, Any]:
+    return {
+        "pipeline": spec.pipeline.name,
+        "tables": [_table_json(table) for table in found.tables],
+        "lag": None if found.lag is None else {name_partition(p): lag for p, lag in found.lag.items()},
+        "lag_total": None if found.lag is None else sum(found.lag.values()),
+        "source_error": mask(found.source_error) or None,
+    }
+
+
+def status_tables(spec: PipelineSpec, found: PipelineStatus) -> Iterator[Grid | str]:
+    grid = Grid(title=f"pipeline {spec.pipeline.name}", title_justify="left")
+    for column in ("table", "epoch", "generation", "snapshot", "last commit"):
+        grid.add_column(column)
+    for table in found.tables:
+        if not table.exists:
+            grid.add_row(table.table, "not there yet")
+        elif table.epoch is None:
+            grid.add_row(table.table, "no frontier of this pipeline")
+        else:
+            grid.add_row(
+                table.table,
+                str(table.epoch),
+                str(table.generation),
+                str(table.snapshot_id),
+                _age(_freshness_s(table)),
+            )
+    yield grid
+    yield _frontier_grid(found)
+    if found.lag is None:
+        yield f"lag is unknown: {mask(found.source_error)}"
+
+
+def history_json(record: CommitRecord) -> dict[str, Any]:
+    return {
+        "epoch": record.epoch,
+        "action": record.action,
+        "generation": record.generation,
+        "snapshot_id": record.snapshot_id,
+        "committed_at": _time(record.timestamp_ms),
+        "batch_id": record.batch_id,
+        "span": record.span.encode(),
+        "delivered": record.counts.delivered,
+        "landed": record.counts.landed,
+        "filtered": record.counts.filtered,
+        "dead_letters": record.counts.dead,
+        "files": record.data_files,
+        "duration_ms": record.duration_ms,
+    }
+
+
+def history_table(spec: PipelineSpec, records: Sequence[CommitRecord]) -> Grid:
+    grid = Grid(title=f"{spec.pipeline.name} → {spec.table.name}", title_justify="left")
+    for column in ("epoch", "committed", "what", "span"):
+        grid.add_column(column)
+    for column in ("rows", "filtered", "dead", "files", "seconds"):
+        grid.add_column(column, justify="right")
+    for record in records:
+        grid.add_row(
+            str(record.epoch),
+            _time(record.timestamp_ms),
+            f"start {record.generation}" if record.action == "start" else record.action,
+            " ".join(f"{name_partition(p)} {r}" for p, r in sorted(record.span.ranges.items())),
+            f"{record.counts.landed:,}",
+            f"{record.counts.filtered:,}",
+            f"{record.counts.dead:,}",
+            str(record.data_files),
+            f"{record.duration_ms / 1000:.2f}" if record.duration_ms else "",
+        )
+    return grid
+
+
+def _frontier_grid(found: PipelineStatus) -> Grid:
+    anchor = found.tables[0]
+    grid = Grid(title="frontier", title_justify="left")
+    grid.add_column("partition")
+    grid.add_column("next offset", justify="right")
+    grid.add_column("lag", justify="right")
+    positions = anchor.frontier.positions if anchor.frontier else {}
+    lag = found.lag or {}
+    for partition in sorted({*positions, *lag}):
+        position = positions.get(partition)
+        grid.add_row(
+            name_partition(partition),
+            f"{position.offset:,}" if position else "–",
+            f"{lag[partition]:,}" if partition in lag else "?",
+        )
+    return grid
+
+
+def _table_json(table: TableStatus) -> dict[str, Any]:
+    positions = table.frontier.positions if table.frontier else {}
+    return {
+        "table": table.table,
+        "exists": table.exists,
+        "epoch": table.epoch,
+        "generation": table.generation,
+        "snapshot_id": table.snapshot_id,
+        "committed_at": _time(table.committed_ms) if table.committed_ms else None,
+        "freshness_s": _freshness_s(table),
+        "frontier": {name_partition(p): position.offset for p, position in sorted(positions.items())},
+    }
+
+
+def _freshness_s(table: TableStatus) -> float | None:
+    return None if table.committed_ms is None else round(time.time() - table.committed_ms / 1000, 1)
+
+
+def _age(seconds: float | None) -> str:
+    return "its snapshot has expired" if seconds is None else f"{seconds:,.0f} s ago"
+
+
+def _time(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

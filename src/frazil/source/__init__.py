@@ -1,0 +1,56 @@
+"""Sources: spans are planned on the driver and read on the workers.
+
+A source observes how far its partitions reach; the protocol decides what to read; a reader, which travels to
+the workers, reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from frazil.protocol.plan import SourceObserved
+from frazil.protocol.positions import Frontier, Slice
+from frazil.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What the decoder needs besides values; fetching the rest would only cost time."""
+
+    keys: bool = True
+    timestamps: bool = True
+    headers: bool = False
+
+
+class Reader(Protocol):
+    """Reads slices on a worker; pickled into every task."""
+
+    def read(self, part: Slice) -> Iterator[Records]:
+        """Every record of the slice, in offset order, in runs of bounded size."""
+        ...
+
+
+class Source(Protocol):
+    """The driver's side of a source."""
+
+    def observe(self) -> SourceObserved:
+        """How far every partition reaches right now."""
+        ...
+
+    def starting_frontier(self) -> Frontier:
+        """Resolves the starting offsets of every partition; asked once in a pipeline's life."""
+        ...
+
+    def reader(self, wants: Wants) -> Reader:
+        """What the workers read with."""
+        ...
+
+    def acknowledge(self, frontier: Frontier) -> None:
+        """Tells monitors how far the table is; nothing depends on it."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of connections."""
+        ...

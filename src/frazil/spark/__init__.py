@@ -1,0 +1,31 @@
+"""The Spark session, the Java it runs on, the jars it needs, and the way across into the JVM.
+
+The names load on first use: `python -m frazil.spark.java` and `python -m frazil.spark.jars` are commands of
+their own, and neither they nor a worker should pay for what they do not touch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm
+    from frazil.spark.java import java_home
+    from frazil.spark.session import open_session
+
+__all__ = ["ensure_callbacks", "java_exception_classes", "java_home", "jvm", "open_session"]
+
+_MODULE_OF = {
+    "ensure_callbacks": "frazil.spark.gateway",
+    "java_exception_classes": "frazil.spark.gateway",
+    "java_home": "frazil.spark.java",
+    "jvm": "frazil.spark.gateway",
+    "open_session": "frazil.spark.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

@@ -1,0 +1,109 @@
+"""Opens the Spark session that every pipeline runs in, on a laptop or under spark-submit."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from frazil.errors import SetupError
+from frazil.spark.gateway import jvm
+from frazil.spark.jars import jars
+from frazil.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
+
+_ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+# These hold wherever the session comes from: a worker that got timestamps in another zone would land them
+# wrong.
+_SQL_CONF = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+_CORE_CONF = {
+    "spark.sql.extensions": _ICEBERG_EXTENSIONS,
+    "spark.python.daemon.module": "frazil.spark.daemon",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.port.maxRetries": "100",  # several pipelines on one machine each find a port for their UI
+    **_SQL_CONF,
+}
+
+
+def open_session(app_name: str, *, master: str | None = None, conf: Mapping[str, str] = {}) -> SparkSession:
+    """The session to run a pipeline in; `conf` wins over frazil's own settings.
+
+    In a Python process of our own we start the JVM and choose everything. Under spark-submit the JVM already
+    runs: what was given to it stays, and it must have been given the jars. Beside somebody else's running
+    context we get a session of our own within it, so that our time zone is not theirs.
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        return _join_context(conf)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return _join_submitted_jvm(app_name, master, conf)
+    return _start_jvm(app_name, master or "local[*]", conf)
+
+
+def _start_jvm(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+    os.environ["JAVA_HOME"] = str(java_home())
+    # Otherwise workers run whichever python3 comes first on the PATH.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {
+        **_CORE_CONF,
+        "spark.jars": ",".join(str(jar) for jar in jars("spark")),
+        "spark.driver.memory": "2g",
+        "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={LOGGING_FILE.as_uri()}"',
+        **conf,
+    }
+    return _open(app_name, master, settings)
+
+
+def _join_submitted_jvm(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf
+
+    given = SparkConf()
+    settings = {**_not_given(_CORE_CONF, given), **conf}
+    return _checked(_open(app_name, master, settings))
+
+
+def _not_given(defaults: Mapping[str, str], given: SparkConf) -> dict[str, str]:
+    return {key: value for key, value in defaults.items() if not given.contains(key)}
+
+
+def _join_context(conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate().newSession()
+    for key, value in {**_SQL_CONF, **conf}.items():
+        if spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+    return _checked(spark)
+
+
+def _open(app_name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    return builder.config(map=dict(settings)).getOrCreate()
+
+
+def _checked(spark: SparkSession) -> SparkSession:
+    """Refuse a JVM that somebody else started without Iceberg, before Spark says so late and unreadably."""
+    loader = jvm(spark).java.lang.Thread.currentThread().getContextClassLoader()
+    if loader.getResource(_ICEBERG_EXTENSIONS.replace(".", "/") + ".class") is None:
+        needed = ",".join(str(jar) for jar in jars("spark"))
+        raise SetupError("this Spark was started without Iceberg's classes", f"spark-submit --jars {needed} …")
+    return spark

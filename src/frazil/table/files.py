@@ -1,0 +1,126 @@
+"""What a worker must know about a table, and what it says about each file it closed.
+
+Both travel between machines, so both are plain data. A `WriteTarget` rides to the workers inside a Spark
+task, a `WrittenFile` comes back as JSON and crosses into Iceberg's Java API as JSON once more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from frazil.errors import InvalidState
+
+MIB = 1024 * 1024
+
+_COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+_BOUNDS = ("lower_bounds", "upper_bounds")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """A table as a worker sees it: where its files go, and what they look like."""
+
+    table: str
+    location: str
+    schema_json: str
+    spec_json: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    io_properties: Mapping[str, str] = field(default_factory=dict)
+    target_file_size_bytes: int = 128 * MIB
+    row_group_rows: int = 131_072
+    page_size_bytes: int = MIB
+    compression: str = "zstd"
+    compression_level: int | None = None
+    dictionary: bool = True
+    schema_id: int = 0
+    sort_order_id: int | None = None
+    checksum: bool = False
+    """Whether each file's bytes get a CRC: up to a fifth more writing time where data compresses badly."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """One closed file. Bounds are hex strings, partition values are Iceberg's JSON single values."""
+
+    table: str
+    path: str
+    spec_id: int
+    schema_id: int
+    record_count: int
+    file_size_bytes: int
+    partition: tuple[Any, ...] = ()
+    column_sizes: Mapping[int, int] = field(default_factory=dict)
+    value_counts: Mapping[int, int] = field(default_factory=dict)
+    null_value_counts: Mapping[int, int] = field(default_factory=dict)
+    nan_value_counts: Mapping[int, int] = field(default_factory=dict)
+    lower_bounds: Mapping[int, str] = field(default_factory=dict)
+    upper_bounds: Mapping[int, str] = field(default_factory=dict)
+    split_offsets: Sequence[int] = ()
+    sort_order_id: int | None = None
+    content: str = "data"
+    format: str = "parquet"
+    checksum: str | None = None
+
+    @property
+    def file_hash(self) -> str:
+        """sha256 over path, size, record count, metrics and partition."""
+        facts = [self.path, self.file_size_bytes, self.record_count, list(self.partition)]
+        metrics = [sorted(getattr(self, name).items()) for name in _COUNTS + _BOUNDS]
+        return hashlib.sha256(json.dumps([facts, metrics]).encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Everything, with its hash, for the trip to the driver."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return json.dumps(values | {"file_hash": self.file_hash}, default=dict)
+
+    @classmethod
+    def from_json(cls, text: str) -> WrittenFile:
+        """Read what `to_json` wrote; refuses a descriptor whose hash does not fit it."""
+        values = json.loads(text)
+        expected = values.pop("file_hash")
+        for name in _COUNTS + _BOUNDS:
+            values[name] = {int(field_id): value for field_id, value in values[name].items()}
+        values["partition"] = tuple(values["partition"])
+        values["split_offsets"] = tuple(values["split_offsets"])
+        file = cls(**values)
+        _require_hash(file, expected)
+        return file
+
+    def content_file_json(self) -> str:
+        """The JSON that Iceberg's `ContentFileParser.fromJson` turns into a `DataFile`."""
+        content_file: dict[str, Any] = {
+            "spec-id": self.spec_id,
+            "content": self.content,
+            "file-path": self.path,
+            "file-format": self.format,
+            "partition": list(self.partition),
+            "file-size-in-bytes": self.file_size_bytes,
+            "record-count": self.record_count,
+        }
+        for name in _COUNTS + _BOUNDS:
+            if metric := getattr(self, name):
+                content_file[name.replace("_", "-")] = _java_map(metric)
+        if self.split_offsets:
+            content_file["split-offsets"] = list(self.split_offsets)
+        if self.sort_order_id is not None:
+            content_file["sort-order-id"] = self.sort_order_id
+        return json.dumps(content_file)
+
+
+def _java_map(metric: Mapping[int, Any]) -> dict[str, list[Any]]:
+    """Iceberg writes a map as two parallel lists, because JSON keys cannot be integers."""
+    return {"keys": list(metric.keys()), "values": list(metric.values())}
+
+
+def _require_hash(file: WrittenFile, expected: str) -> None:
+    if file.file_hash != expected:
+        raise InvalidState(
+            f"the description of {file.path} changed on its way from the worker",
+            "run worker and driver with the same frazil version; the epoch was not committed",
+            actual=file.file_hash,
+            expected=expected,
+        )

@@ -1,0 +1,7 @@
+"""Iceberg, through its own Java API on the driver."""
+
+from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalog_conf
+from frazil.table.iceberg.schema import spark_to_iceberg
+from frazil.table.iceberg.table import IcebergTable
+
+__all__ = ["IcebergCatalog", "IcebergTable", "TableWish", "spark_catalog_conf", "spark_to_iceberg"]

@@ -1,0 +1,199 @@
+"""Catalogs: which one, and the tables in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from frazil.errors import CatalogUnavailable, ConfigError
+from frazil.pipeline.partition import parse_partition
+from frazil.pipeline.spec import CatalogSection
+from frazil.spark import java_exception_classes, jvm
+from frazil.table.iceberg.schema import require_compatible, require_same_partition
+from frazil.table.iceberg.table import IcebergTable
+
+_MISSING = {
+    "org.apache.iceberg.exceptions.NoSuchTableException",
+    "org.apache.iceberg.exceptions.NoSuchNamespaceException",
+}
+_EXISTS = "org.apache.iceberg.exceptions.AlreadyExistsException"
+_SERVER_TYPES = {"rest", "hive", "glue", "nessie", "jdbc"}
+
+NEW_TABLE_PROPERTIES = {
+    "format-version": "2",
+    # Every epoch rewrites the metadata file; without this, old ones pile up by the thousand.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+
+
+@dataclass(frozen=True)
+class TableWish:
+    """The table a pipeline wants: created like this if it is missing, checked against this if it is there."""
+
+    name: str
+    schema: Schema
+    partition: Sequence[str] = ()
+    location: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def catalog_properties(section: CatalogSection) -> dict[str, str]:
+    """What Iceberg calls the things that the pipeline file says."""
+    properties = {"warehouse": _warehouse(section)}
+    if section.type in {"sqlite", "memory"}:
+        properties["catalog-impl"] = "org.apache.iceberg.jdbc.JdbcCatalog"
+        properties["uri"] = _sqlite_uri(section)
+        properties["jdbc.schema-version"] = "V1"
+    elif section.type in _SERVER_TYPES:
+        properties["type"] = section.type
+    if section.uri and section.type in _SERVER_TYPES:
+        properties["uri"] = section.uri
+    return {**properties, **section.prop}
+
+
+def spark_catalog_conf(section: CatalogSection) -> dict[str, str]:
+    """Makes the catalog visible to Spark SQL under its name.
+
+    Spark's own cache of tables is off: others commit to them all the time.
+    """
+    prefix = f"spark.sql.catalog.{section.name}"
+    conf = {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"}
+    return conf | {f"{prefix}.{key}": value for key, value in catalog_properties(section).items()}
+
+
+class IcebergCatalog:
+    """Loads tables, and creates the ones that are truly missing."""
+
+    def __init__(self, spark: SparkSession, section: CatalogSection) -> None:
+        self._spark = spark
+        self._jvm = jvm(spark)
+        self._section = section
+        self.address = catalog_properties(section).get("uri", section.type)
+        if section.type == "sqlite":
+            _make_folder(section)
+        with self._answering("opened"):
+            self._catalog = self._jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
+                section.name, catalog_properties(section), spark.sparkContext._jsc.hadoopConfiguration()
+            )
+
+    def find(self, name: str) -> IcebergTable | None:
+        """The table, or None if the catalog says that there is none; any other answer is an error."""
+        try:
+            self._load(name)
+        except Py4JJavaError as error:
+            if _MISSING & java_exception_classes(error)[0]:
+                return None
+            raise self._unavailable(f"{name} could not be loaded", error) from error
+        return self._table(name)
+
+    def open(self, wish: TableWish) -> IcebergTable:
+        """The table as wished: created if missing, otherwise checked."""
+        if not self.fits(wish):
+            self._create(wish, parse_partition(wish.partition, wish.schema))
+            if not self.fits(wish):
+                raise CatalogUnavailable(f"{wish.name} was created but cannot be found at {self.address}")
+        return self._table(wish.name)
+
+    def fits(self, wish: TableWish) -> bool:
+        """Whether the table is there; one that is there and cannot take the pipeline's rows is an error."""
+        spec = parse_partition(wish.partition, wish.schema)
+        table = self.find(wish.name)
+        if table is None:
+            return False
+        require_compatible(wish.name, wish.schema, table.schema())
+        if wish.partition:
+            require_same_partition(wish.name, spec, wish.schema, table.partition_spec(), table.schema())
+        table.require_retries()
+        return True
+
+    def _create(self, wish: TableWish, spec: PartitionSpec) -> None:
+        iceberg = self._jvm.org.apache.iceberg
+        schema = iceberg.SchemaParser.fromJson(wish.schema.model_dump_json())
+        with self._answering(f"asked to create {wish.name}", tolerate=_EXISTS):
+            self._create_namespace(wish.name)
+            builder = self._catalog.buildTable(self._identifier(wish.name), schema)
+            builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(schema, spec.model_dump_json()))
+            builder.withProperties({**NEW_TABLE_PROPERTIES, **wish.properties})
+            if wish.location:
+                builder.withLocation(wish.location)
+            builder.create()
+
+    def _create_namespace(self, name: str) -> None:
+        namespace = self._identifier(name).namespace()
+        with self._answering(f"asked to create namespace {namespace}", tolerate=_EXISTS):
+            if not self._catalog.namespaceExists(namespace):
+                self._catalog.createNamespace(namespace)
+
+    def _table(self, name: str) -> IcebergTable:
+        return IcebergTable(self._spark, name, lambda: self._load(name), self._unavailable)
+
+    def _load(self, name: str) -> Any:
+        return self._catalog.loadTable(self._identifier(name))
+
+    def _identifier(self, name: str) -> Any:
+        return self._jvm.org.apache.iceberg.catalog.TableIdentifier.parse(name)
+
+    @contextmanager
+    def _answering(self, what: str, tolerate: str | None = None) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            if tolerate is None or tolerate not in java_exception_classes(error)[0]:
+                raise self._unavailable(f"catalog could not be {what}", error) from error
+
+    def _unavailable(self, what: str, error: Py4JError) -> CatalogUnavailable:
+        return CatalogUnavailable(
+            f"{what} ({self._section.type} catalog at {self.address}): {_first_line(error)}",
+            "check that the address is right, that the catalog is up, and that nobody holds a lock on it",
+        )
+
+
+def _first_line(error: Py4JError) -> str:
+    java_exception = getattr(error, "java_exception", None)
+    text = str(java_exception.toString()) if java_exception is not None else str(error)
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _warehouse(section: CatalogSection) -> str:
+    if urlparse(section.warehouse).scheme:
+        return section.warehouse
+    return Path(section.warehouse).resolve().as_uri()
+
+
+def _sqlite_uri(section: CatalogSection) -> str:
+    if section.type == "memory":
+        return f"jdbc:sqlite:file:frazil-{section.name}?mode=memory&cache=shared"
+    return f"jdbc:sqlite:{_sqlite_file(section)}"
+
+
+def _sqlite_file(section: CatalogSection) -> Path:
+    if section.uri:
+        return Path(section.uri.removeprefix("jdbc:").removeprefix("sqlite:"))
+    parsed = urlparse(section.warehouse)
+    if parsed.scheme not in {"", "file"}:
+        raise ConfigError(
+            f"catalog.warehouse: {section.warehouse} is not a local folder, so the sqlite catalog has no place",
+            'give catalog.uri a path for its file, or use another type such as "rest"',
+        )
+    return Path(parsed.path).resolve() / "catalog.db"
+
+
+def _make_folder(section: CatalogSection) -> None:
+    folder = _sqlite_file(section).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"catalog.warehouse: {folder} cannot be created: {error.strerror}",
+            "choose a folder that this user may write to",
+        ) from error

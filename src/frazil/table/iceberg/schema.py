@@ -1,0 +1,134 @@
+"""Whether rows as declared fit into a table as it is."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from frazil.errors import SchemaMismatch
+from frazil.pipeline.schema import render_schema
+from frazil.spark import jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType as SparkStruct
+
+
+def spark_to_iceberg(spark: SparkSession, schema: SparkStruct) -> Schema:
+    """The Iceberg schema that Iceberg's own Spark writer would give these columns."""
+    struct = jvm(spark).org.apache.spark.sql.types.DataType.fromJson(schema.json())
+    iceberg = jvm(spark).org.apache.iceberg
+    return Schema.model_validate_json(iceberg.SchemaParser.toJson(iceberg.spark.SparkSchemaUtil.convert(struct)))
+
+
+def require_compatible(table: str, declared: Schema, actual: Schema) -> None:
+    """Refuses a declared schema whose rows the table cannot take; nothing has been written by then."""
+    problems = _problems("", declared.fields, actual.fields)
+    if not problems:
+        return
+    expected, found = render_schema(declared), render_schema(actual)
+    raise SchemaMismatch(
+        f"the declared schema does not fit the table {table}:\n"
+        + "\n".join(f"  - {problem}" for problem in problems)
+        + "\n"
+        + _side_by_side(expected, found),
+        "change decode.schema (or transform.sql) to fit the table, or evolve the table first",
+        expected=expected,
+        actual=found,
+    )
+
+
+def require_same_partition(
+    table: str, wished: PartitionSpec, wished_schema: Schema, actual: PartitionSpec, actual_schema: Schema
+) -> None:
+    """Refuses a declared partitioning that an existing table does not have."""
+    expected, found = _fields(wished, wished_schema), _fields(actual, actual_schema)
+    if expected != found:
+        raise SchemaMismatch(
+            f"{table} is declared to be partitioned by [{', '.join(expected)}], but is by [{', '.join(found)}]",
+            "declare what the table has, or leave table.partition out: files follow the table's own spec",
+            expected=", ".join(expected),
+            actual=", ".join(found),
+        )
+
+
+def _fields(spec: PartitionSpec, schema: Schema) -> list[str]:
+    return [f"{field.transform}({schema.find_column_name(field.source_id)})" for field in spec.fields]
+
+
+def _problems(path: str, declared: tuple[NestedField, ...], actual: tuple[NestedField, ...]) -> list[str]:
+    problems = []
+    columns = {field.name: field for field in actual}
+    for field in declared:
+        name = f"{path}{field.name}"
+        column = columns.pop(field.name, None)
+        if column is None:
+            problems.append(f"column {name} is not in the table")
+        elif column.required and not field.required:
+            problems.append(f"column {name} may be null as declared, but not in the table")
+        else:
+            problems += _type_problems(name, field.field_type, column.field_type)
+    problems += [
+        f"column {path}{c.name} is required by the table, but not declared" for c in columns.values() if c.required
+    ]
+    return problems
+
+
+def _type_problems(name: str, declared: IcebergType, actual: IcebergType) -> list[str]:
+    match declared, actual:
+        case StructType(), StructType():
+            return _problems(f"{name}.", declared.fields, actual.fields)
+        case ListType(), ListType():
+            return _type_problems(f"{name}.element", declared.element_type, actual.element_type)
+        case MapType(), MapType():
+            keys = _type_problems(f"{name}.key", declared.key_type, actual.key_type)
+            return keys + _type_problems(f"{name}.value", declared.value_type, actual.value_type)
+        case _ if declared == actual or _widens(declared, actual):
+            return []
+        case _:
+            return [f"column {name} is {declared} as declared, but {actual} in the table"]
+
+
+def _widens(declared: IcebergType, actual: IcebergType) -> bool:
+    """Whether every declared value is a value of the table's type as well."""
+    match declared, actual:
+        case IntegerType(), LongType():
+            return True
+        case FloatType(), DoubleType():
+            return True
+        case DecimalType(), DecimalType():
+            return declared.scale == actual.scale and declared.precision <= actual.precision
+        case _:
+            return False
+
+
+def _side_by_side(expected: str, actual: str) -> str:
+    left, right = ["declared", *_columns(expected)], ["in the table", *_columns(actual)]
+    width = max(len(line) for line in left)
+    return "\n".join(f"  {a:<{width}}  |  {b}" for a, b in zip_longest(left, right, fillvalue=""))
+
+
+def _columns(ddl: str) -> list[str]:
+    """Splits a DDL text at its top-level commas."""
+    columns, depth, start = [], 0, 0
+    for index, char in enumerate(ddl):
+        depth += (char in "<(") - (char in ">)")
+        if char == "," and depth == 0:
+            columns.append(ddl[start:index].strip())
+            start = index + 1
+    return [*columns, ddl[start:].strip()]

@@ -1,0 +1,254 @@
+"""One Iceberg table: observe it, commit to it.
+
+A commit is one transaction: the append first, the register second, so that both become visible together or
+not at all. `Guard` is called by Iceberg inside the transaction, on the metadata it is based on, and again on
+every retry of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyspark.sql import SparkSession
+
+from frazil.errors import CatalogUnavailable, ConfigError, TableDamaged
+from frazil.pipeline.spec import TableSection
+from frazil.protocol.commit import Proceed, Proposal, Sign, Standing, TableObserved, Verdict, judge
+from frazil.protocol.register import Register
+from frazil.protocol.summary import PREFIX, CommitRecord
+from frazil.spark import ensure_callbacks, jvm
+from frazil.table.files import WriteTarget, WrittenFile
+
+REGISTER_PROPERTY = "frazil.register."
+_RETRIES = "commit.retry.num-retries"
+_DATA_PATH = "write.data.path"
+_STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
+"""Workers get what opens storage, never what opens the catalog."""
+
+Load = Callable[[], Any]
+Unavailable = Callable[[str, Py4JError], CatalogUnavailable]
+
+
+class CommitRefused(Exception):
+    """Raised inside a commit that must not land.
+
+    It has to be an exception: a validator that returns false makes Iceberg delete the transaction's
+    manifests, and when an earlier attempt had landed after all, those belong to the head of the table.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(repr(verdict))
+        self.verdict = verdict
+
+
+class IcebergTable:
+    """Implements `Table` on Iceberg's Java API."""
+
+    def __init__(self, spark: SparkSession, name: str, load: Load, unavailable: Unavailable) -> None:
+        ensure_callbacks(spark)
+        self._jvm = jvm(spark)
+        self._gateway = spark.sparkContext._gateway
+        self._name = name
+        self._load_java = load
+        self._unavailable = unavailable
+        self._mapper = self._jvm.org.apache.iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def observe(self, writer: str) -> TableObserved:
+        with self._answering("did not answer"):
+            return self._observed(self._load(), writer)
+
+    def commit(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
+        table = self._load()
+        transaction = table.newTransaction()
+        guard = Guard(proposal, lambda: self._observed(transaction.table(), proposal.writer))
+        append = transaction.newAppend()
+        for file in files:
+            append.appendFile(self._data_file(table, file))
+        for key, value in proposal.summary.items():
+            append.set(key, value)
+        append.validateWith(guard)
+        append.commit()
+        landing = transaction.table().currentSnapshot()
+        register = proposal.register.at(landing.snapshotId(), landing.sequenceNumber())
+        properties = transaction.updateProperties()
+        properties.set(REGISTER_PROPERTY + proposal.writer, register.encode()).commit()
+        guard.on_retry = lambda: properties.set(
+            REGISTER_PROPERTY + proposal.writer,
+            proposal.register.at(register.snapshot_id, transaction.currentMetadata().nextSequenceNumber()).encode(),
+        )
+        transaction.commitTransaction()
+        return register
+
+    def check_head(self) -> None:
+        with self._answering("did not answer"):
+            table = self._load()
+            head = table.currentSnapshot()
+            location = None if head is None else head.manifestListLocation()
+            readable = location is None or table.io().newInputFile(location).exists()
+        if not readable:
+            raise TableDamaged(
+                f"{self._name}: the manifest list of the head, {location}, does not exist",
+                "roll the table back to the snapshot before, then start again with the choice that names",
+            )
+
+    def delete_files(self, paths: Sequence[str]) -> None:
+        io = self._load().io()
+        for path in paths:
+            io.deleteFile(path)
+
+    def history(self, writer: str) -> list[CommitRecord]:
+        with self._answering("did not answer"):
+            metadata = json.loads(
+                self._jvm.org.apache.iceberg.TableMetadataParser.toJson(self._load().operations().current())
+            )
+        snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", [])}
+        return [
+            CommitRecord.parse(s["snapshot-id"], s["timestamp-ms"], s["summary"])
+            for s in reversed(list(_ancestors(snapshots, metadata.get("current-snapshot-id"))))
+            if s.get("summary", {}).get(PREFIX + "writer") == writer
+        ]
+
+    def schema(self) -> Schema:
+        with self._answering("did not answer"):
+            return Schema.model_validate_json(
+                self._jvm.org.apache.iceberg.SchemaParser.toJson(self._load().schema())
+            )
+
+    def partition_spec(self) -> PartitionSpec:
+        with self._answering("did not answer"):
+            return PartitionSpec.model_validate_json(
+                self._jvm.org.apache.iceberg.PartitionSpecParser.toJson(self._load().spec())
+            )
+
+    def require_retries(self) -> None:
+        """A commit that is never retried is taken for failed, and cleaned up, when its reply is lost."""
+        with self._answering("did not answer"):
+            retries = self._load().properties().get(_RETRIES)
+        if retries is not None and int(retries) < 1:
+            raise ConfigError(
+                f"{self._name} has {_RETRIES} = {retries}: Iceberg then deletes the files of a commit whose reply "
+                "is lost, even if it landed",
+                f"set the table property {_RETRIES} to 1 or more",
+            )
+
+    def write_target(self, wish: TableSection) -> WriteTarget:
+        """What workers must know to write files for the table as it is now."""
+        iceberg = self._jvm.org.apache.iceberg
+        with self._answering("did not answer"):
+            table = self._load()
+            properties: dict[str, str] = dict(table.properties())
+            io_properties = {
+                k: v for k, v in dict(table.io().properties()).items() if k.startswith(_STORAGE_PREFIXES)
+            }
+            return WriteTarget(
+                table=self._name,
+                location=properties.get(_DATA_PATH) or f"{table.location()}/data",
+                schema_json=iceberg.SchemaParser.toJson(table.schema()),
+                spec_json=iceberg.PartitionSpecParser.toJson(table.spec()),
+                properties={k: v for k, v in properties.items() if k.startswith("write.")},
+                io_properties=io_properties,
+                target_file_size_bytes=wish.target_file_size,
+                row_group_rows=wish.row_group_rows,
+                page_size_bytes=wish.page_size,
+                compression=wish.compression,
+                compression_level=wish.compression_level,
+                dictionary=wish.dictionary,
+                schema_id=table.schema().schemaId(),
+            )
+
+    def _load(self) -> Any:
+        return self._load_java()
+
+    def _observed(self, table: Any, writer: str) -> TableObserved:
+        head = table.currentSnapshot()
+        text = table.properties().get(REGISTER_PROPERTY + writer)
+        register = None if text is None else Register.decode(text)
+        return TableObserved(
+            table=self._name,
+            uuid=table.uuid().toString(),
+            snapshot_id=None if head is None else head.snapshotId(),
+            register=register,
+            standing=Standing.ANCESTOR if register is None else self._standing(table, head, register),
+            sign=None if register is None else _sign(table, register),
+        )
+
+    def _standing(self, table: Any, head: Any, register: Register) -> Standing:
+        """Whether the head descends from the register's snapshot.
+
+        Expiry forgets snapshots but keeps the parent's id in the oldest one left. A history that goes back
+        to a snapshot without a parent is therefore whole: what it does not list was never part of it.
+        """
+        if register.snapshot_id is None:
+            return Standing.ANCESTOR
+        if head is None:
+            return Standing.ROLLED_BACK
+        snapshots = self._jvm.org.apache.iceberg.util.SnapshotUtil
+        if table.snapshot(register.snapshot_id) is not None:
+            descends = snapshots.isAncestorOf(table, register.snapshot_id)
+            return Standing.ANCESTOR if descends else Standing.ROLLED_BACK
+        if head.sequenceNumber() < register.sequence_number:
+            return Standing.ROLLED_BACK
+        whole = snapshots.oldestAncestor(table).parentId() is None
+        return Standing.ROLLED_BACK if whole else Standing.EXPIRED
+
+    def _data_file(self, table: Any, file: WrittenFile) -> Any:
+        node = self._mapper.readTree(file.content_file_json())
+        return self._jvm.org.apache.iceberg.ContentFileParser.fromJson(node, table.specs().get(file.spec_id))
+
+    @contextmanager
+    def _answering(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise self._unavailable(f"{self._name} {what}", error) from error
+
+
+class Guard:
+    """Judges a proposal inside Iceberg's commit; called back from Java on the committing thread."""
+
+    def __init__(self, proposal: Proposal, observe: Callable[[], TableObserved]) -> None:
+        self._proposal = proposal
+        self._observe = observe
+        self.on_retry: Callable[[], object] = lambda: None
+
+    def validate(self, _ancestors: object) -> bool:
+        verdict = judge(self._observe(), self._proposal)
+        if not isinstance(verdict, Proceed):
+            raise CommitRefused(verdict)
+        self.on_retry()
+        return True
+
+    def errorMessage(self) -> str:  # noqa: N802  # the name is Iceberg's
+        return "refused by frazil"
+
+    class Java:
+        implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+
+def _ancestors(snapshots: Mapping[int, Any], snapshot_id: int | None) -> Iterator[Any]:
+    while snapshot_id is not None and snapshot_id in snapshots:
+        yield snapshots[snapshot_id]
+        snapshot_id = snapshots[snapshot_id].get("parent-snapshot-id")
+
+
+def _sign(table: Any, register: Register) -> Sign | None:
+    """The last sign of life; None once its snapshot is expired, which takes longer than any courtesy."""
+    snapshot = None if register.snapshot_id is None else table.snapshot(register.snapshot_id)
+    if snapshot is None:
+        return None
+    summary = snapshot.summary()
+    return Sign(
+        timestamp_ms=snapshot.timestampMillis(),
+        process=summary.get(PREFIX + "process") or "",
+        interval_s=int(summary.get(PREFIX + "interval-ms") or 0) / 1000,
+    )

@@ -1,0 +1,187 @@
+"""Split a batch by the partition values of its rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from pyiceberg import conversions
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import TruncateTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    IcebergType,
+    PrimitiveType,
+    StructType,
+    TimestampNanoType,
+    TimestamptzNanoType,
+    UUIDType,
+)
+
+from frazil.errors import SchemaMismatch
+
+_NANOS = 1_000_000_000
+
+# Spelling out a partition takes longer than writing a few rows of it, so those seen lately are remembered.
+_KNOWN_PARTITIONS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One combination of partition values, as JSON single values, and the folder it is written to."""
+
+    values: tuple[Any, ...] = ()
+    path: str = ""
+
+
+UNPARTITIONED = Partition()
+
+
+class Partitioner:
+    """Applies a partition spec to batches that already have the table's columns."""
+
+    def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
+        self._schema = schema
+        self._spec = spec
+        self._types = [each.field_type for each in spec.partition_type(schema).fields]
+        self._columns = [_column_of(schema, each) for each in spec.fields]
+        self._known: dict[tuple[Any, ...], Partition] = {}
+
+    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """The rows of each partition, in their order; a batch of one partition is passed on as it is."""
+        if not self._columns:
+            yield UNPARTITIONED, batch
+            return
+        values = [column(batch) for column in self._columns]
+        codes, sizes = _group(values)
+        if len(sizes) == 1:
+            yield self._partition(values, 0), batch
+            return
+        order = pc.sort_indices(codes)  # stable: rows of a partition keep the order they came in
+        start = 0
+        for size in sizes:
+            rows = order.slice(start, size)
+            # Taken per partition, not sliced out of one sorted batch: a slice would keep the rows of all
+            # other partitions in memory for as long as this partition waits for its row group to fill.
+            yield self._partition(values, rows[0].as_py()), batch.take(rows)
+            start += size
+
+    def _partition(self, values: list[pa.Array], row: int) -> Partition:
+        key = tuple(column[row].as_py() for column in values)
+        if key not in self._known:
+            if len(self._known) >= _KNOWN_PARTITIONS_MAX:
+                self._known.clear()
+            self._known[key] = self._described(key)
+        return self._known[key]
+
+    def _described(self, key: tuple[Any, ...]) -> Partition:
+        internal = [_internal(value, kind) for value, kind in zip(key, self._types, strict=True)]
+        return Partition(
+            tuple(_json(value, kind) for value, kind in zip(internal, self._types, strict=True)),
+            self._spec.partition_to_path(Record(*internal), self._schema),
+        )
+
+
+def _group(values: list[pa.Array]) -> tuple[pa.Array, list[int]]:
+    """Number the distinct combinations 0, 1, 2 … by first appearance, and count the rows of each."""
+    codes = _numbered(values[0])
+    for column in values[1:]:
+        more = _numbered(column)
+        # Both numberings stay below the number of rows, so their product fits 64 bits.
+        width = (pc.max(more).as_py() or 0) + 1
+        codes = _numbered(pc.add(pc.multiply(codes, width), more))
+    return codes, pc.value_counts(codes).field("counts").to_pylist()
+
+
+def _numbered(values: pa.Array) -> pa.Array:
+    return values.dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
+
+
+def _column_of(schema: Schema, field: PartitionField) -> Callable[[pa.RecordBatch], pa.Array]:
+    """How to compute one partition field from a batch: find the source column, transform, make it plain."""
+    path = _path_to(schema.as_struct(), field.source_id)
+    transform = _transform_of(field, schema.find_type(field.source_id))
+
+    def column(batch: pa.RecordBatch) -> pa.Array:
+        source = batch.column(path[0])
+        if path[1:]:
+            source = pc.struct_field(source, path[1:])
+        return _plain(transform(_plain_storage(source)))
+
+    return column
+
+
+def _transform_of(field: PartitionField, source: IcebergType) -> Callable[[pa.Array], pa.Array]:
+    if isinstance(field.transform, TruncateTransform) and isinstance(source, BinaryType):
+        width = field.transform.width
+        return lambda values: pc.binary_slice(values, 0, width)  # pyiceberg's own knows no large_binary
+    return field.transform.pyarrow_transform(source)
+
+
+def _path_to(struct: StructType, field_id: int) -> list[int]:
+    """Positions that lead to a field through the structs around it; empty if it is not in there."""
+    for position, field in enumerate(struct.fields):
+        if field.field_id == field_id:
+            return [position]
+        if isinstance(field.field_type, StructType) and (below := _path_to(field.field_type, field_id)):
+            return [position, *below]
+    return []
+
+
+def _plain_storage(values: pa.Array) -> pa.Array:
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Dates and times as the integers Iceberg keeps, which have no range or time zone of Python's."""
+    if pt.is_date32(values.type):
+        return values.view(pa.int32())
+    if pt.is_timestamp(values.type) or pt.is_time64(values.type):
+        return values.view(pa.int64())
+    return values
+
+
+def _internal(value: Any, kind: IcebergType) -> Any:
+    if isinstance(kind, UUIDType) and value is not None:
+        return uuid.UUID(bytes=value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SchemaMismatch(
+            f"{value} is not a partition value that Iceberg can describe in JSON",
+            "partition by another column, or by a bucket or truncation of one",
+            expected="a finite number",
+            actual=str(value),
+        )
+    return value
+
+
+def _json(value: Any, kind: IcebergType) -> Any:
+    """Iceberg's JSON form of a single value."""
+    if value is None:
+        return None
+    if isinstance(kind, TimestampNanoType | TimestamptzNanoType):
+        return _nanosecond_text(value) + ("+00:00" if isinstance(kind, TimestamptzNanoType) else "")
+    if isinstance(kind, DecimalType):
+        return _decimal_text(value)
+    return conversions.to_json(cast(PrimitiveType, kind), value)
+
+
+def _decimal_text(value: Decimal) -> str:
+    """Never in scientific notation: the number of digits after the point is the scale."""
+    return format(value, "f")
+
+
+def _nanosecond_text(nanos: int) -> str:
+    seconds, fraction = divmod(nanos, _NANOS)
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)
+    return f"{moment.isoformat(timespec='seconds')}.{fraction:09d}"

@@ -1,0 +1,55 @@
+"""One Spark and one broker for all tests that need a real one, started when the first of them asks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from frazil.demo.broker import Broker
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    from frazil.spark import open_session
+
+    session = open_session("frazil-tests", master="local[2]", conf={"spark.ui.enabled": "false"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    from frazil.demo.broker import Broker
+
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def make_topic(broker: Broker) -> Callable[..., str]:
+    """`make_topic(partitions=1, **config)` creates a topic with a name of its own."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def make(partitions: int = 1, **config: str) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        # Kafka's setting names have dots, Python's arguments cannot: retention_ms means retention.ms.
+        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        admin.create_topics([topic])[name].result(timeout=30)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A fresh topic with one partition."""
+    return make_topic()

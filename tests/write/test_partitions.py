@@ -1,0 +1,123 @@
+"""Rows land in the files of their partition."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+
+import pyarrow as pa
+import pytest
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import StringType
+
+from frazil.errors import SchemaMismatch
+
+BY_DAY = (5, DayTransform(), "placed_at_day")
+BY_CUSTOMER = (2, IdentityTransform(), "customer")
+NEW_YEAR = dt.datetime(2026, 1, 1, 23, tzinfo=dt.UTC)
+NEXT_DAY = dt.datetime(2026, 1, 2, 1, tzinfo=dt.UTC)
+
+
+def test_each_file_holds_one_combination_of_values_and_nulls_are_values(shop):
+    """FILE-08"""
+    customers = ["a", "b", None, "a", "a", None]
+    days = [NEW_YEAR, NEW_YEAR, NEW_YEAR, NEXT_DAY, NEW_YEAR, None]
+    batch = shop.orders(6, customer=pa.array(customers), placed_at=shop.moments(*days))
+    files = shop.write(shop.target(BY_DAY, BY_CUSTOMER), batch)
+    assert {file.partition: shop.ids([file]) for file in files} == {
+        ("2026-01-01", "a"): [0, 4],
+        ("2026-01-01", "b"): [1],
+        ("2026-01-01", None): [2],
+        ("2026-01-02", "a"): [3],
+        (None, None): [5],
+    }
+    assert all(file.spec_id == 1 for file in files)
+
+
+def test_a_file_lies_in_the_folder_of_its_partition_with_its_values_escaped(shop):
+    """FILE-05 in Iceberg's own layout"""
+    batch = shop.orders(1, customer=pa.array(["a/b c"]), placed_at=shop.moments(NEW_YEAR))
+    (file,) = shop.write(shop.target(BY_DAY, BY_CUSTOMER), batch)
+    assert file.path.startswith(f"file:{shop.folder}/placed_at_day=2026-01-01/customer=a%2Fb+c/orders-e7-t0-")
+    assert shop.ids([file]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("source", "transform", "values"),
+    [
+        (5, YearTransform(), {56: [0, 1], None: [2]}),
+        (5, MonthTransform(), {672: [0, 1], None: [2]}),
+        (5, DayTransform(), {"2026-01-01": [0], "2026-01-02": [1], None: [2]}),
+        (5, HourTransform(), {490919: [0], 490921: [1], None: [2]}),
+        (5, IdentityTransform(), {
+            "2026-01-01T23:00:00+00:00": [0], "2026-01-02T01:00:00+00:00": [1], None: [2],
+        }),
+        (2, TruncateTransform(2), {"äb": [0, 1], None: [2]}),
+        (1, TruncateTransform(2), {0: [0, 1], 2: [2]}),
+        (3, IdentityTransform(), {"0.00": [0], "1.50": [1], None: [2]}),
+        (9, IdentityTransform(), {"Ulm": [0], "Bonn": [1], None: [2]}),
+        (1, VoidTransform(), {None: [0, 1, 2]}),
+    ],
+)  # fmt: skip
+def test_each_transform_gives_the_values_of_the_iceberg_spec(shop, source, transform, values):
+    """FILE-08"""
+    batch = shop.orders(
+        3,
+        customer=pa.array(["äbc", "äbd", None]),
+        amount=pa.array(["0.00", "1.50", None]).cast(pa.decimal128(10, 2)),
+        placed_at=shop.moments(NEW_YEAR, NEXT_DAY, None),
+        address=pa.array([{"city": "Ulm"}, {"city": "Bonn"}, None]),
+    )
+    files = shop.write(shop.target((source, transform, "p")), batch)
+    assert {file.partition[0]: shop.ids([file]) for file in files} == values
+
+
+def test_buckets_are_those_of_the_row_by_row_definition(shop):
+    """FILE-08"""
+    customers = [f"customer {n}" for n in range(200)] + [None]
+    bucket = BucketTransform(8)
+    expected = defaultdict(list)
+    for order, customer in enumerate(customers):
+        expected[bucket.transform(StringType())(customer)].append(order)
+    batch = shop.orders(201, customer=pa.array(customers))
+    files = shop.write(shop.target((2, bucket, "customer_bucket")), batch)
+    assert {file.partition[0]: shop.ids([file]) for file in files} == expected
+
+
+def test_a_partition_keeps_one_file_open_over_many_batches(shop):
+    batches = [shop.orders(4, customer=pa.array(["a", "b", "a", "b"])) for _ in range(5)]
+    files = shop.write(shop.target(BY_CUSTOMER), *batches)
+    assert {file.partition: file.record_count for file in files} == {("a",): 10, ("b",): 10}
+    assert len(files) == 2
+
+
+def test_the_file_that_waited_longest_closes_when_too_many_are_open(shop):
+    writer = shop.writer(shop.target(BY_CUSTOMER), max_open_files=2)
+
+    def write(customer: str) -> list[str]:
+        return [file.partition[0] for file in writer.write(shop.orders(1, customer=pa.array([customer])))]
+
+    assert [write(customer) for customer in "abac"] == [[], [], [], ["b"]]
+    assert sorted(file.partition[0] for file in writer.close()) == ["a", "c"]
+
+
+def test_many_partitions_in_one_batch_lose_no_row(shop):
+    batch = shop.orders(500, customer=pa.array([f"c{n % 100}" for n in range(500)]))
+    files = shop.write(shop.target(BY_CUSTOMER), batch, max_open_files=8)
+    assert sorted(shop.ids(files)) == list(range(500))
+    assert len({file.path for file in files}) == len(files) == 100
+
+
+def test_a_number_that_json_cannot_hold_is_refused_as_a_partition(shop):
+    by_weight = (4, IdentityTransform(), "weight")
+    with pytest.raises(SchemaMismatch, match="nan"):
+        shop.write(shop.target(by_weight), shop.orders(1, weight=pa.array([float("nan")])))
