@@ -62,7 +62,7 @@ def test_values_become_typed_rows_with_their_origin() -> None:
             "address": {"city": "Bern", "zip": 3000},
             "attrs": [("w", 1.5)],
             "_topic": "orders",
-            "_partition": 3,
+            "_kafka_partition": 3,
             "_offset": 100,
             "_timestamp": datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC),
             "_key": b"k0",

@@ -36,7 +36,7 @@ def test_a_raw_record_keeps_its_bytes_headers_and_origin() -> None:
             [{"key": "x", "value": b""}],
         ],
         "_topic": ["orders"] * 3,
-        "_partition": [3] * 3,
+        "_kafka_partition": [3] * 3,
         "_offset": [7, 8, 9],
         "_timestamp": [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), None, datetime(1970, 1, 1, tzinfo=UTC)],
     }

@@ -23,7 +23,8 @@ from frazil.records import Records
 Format = Literal["json", "raw"]
 OnError = Literal["dead-letter", "fail"]
 
-_WITHOUT_KEY_DDL = "_topic STRING, _partition INT, _offset BIGINT, _timestamp TIMESTAMP"
+# Not plain `_partition`: Iceberg reserves that name, and Spark then refuses to read the table.
+_WITHOUT_KEY_DDL = "_topic STRING, _kafka_partition INT, _offset BIGINT, _timestamp TIMESTAMP"
 _METADATA_DDL = f"{_WITHOUT_KEY_DDL}, _key BINARY"
 _RAW_DDL = "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 

@@ -34,11 +34,11 @@ class Proof:
 
 def prove(spark: SparkSession, table: str, bootstrap: str, topic: str, partitions: int) -> Proof:
     """Compares every (partition, offset) of both."""
-    rows = spark.sql(f"SELECT _partition, _offset FROM {table}").toArrow()
+    rows = spark.sql(f"SELECT _kafka_partition, _offset FROM {table}").toArrow()
     in_topic = in_table = duplicates = missing = strangers = 0
     for partition in range(partitions):
         read = _offsets_in_topic(bootstrap, topic, partition)
-        landed = rows.filter(pc.equal(rows["_partition"], partition))["_offset"].combine_chunks()
+        landed = rows.filter(pc.equal(rows["_kafka_partition"], partition))["_offset"].combine_chunks()
         distinct = pc.unique(landed)
         in_topic += len(read)
         in_table += len(landed)

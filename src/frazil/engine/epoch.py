@@ -10,6 +10,7 @@ from frazil.engine.assemble import Assembly
 from frazil.engine.carry import unpack
 from frazil.engine.lanes import describe_job
 from frazil.engine.worker import EpochPlan, TaskReport
+from frazil.errors import FrazilError
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
 from frazil.protocol.register import Epoch
 from frazil.protocol.summary import Counts
@@ -85,6 +86,8 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     describe_job(context, name, planned.number, planned.span.records)
     try:
         reports = parts.lane.run(plan)
+    except FrazilError:
+        raise
     except Exception as failure:
         raise unpack(failure) from failure
     return _add_up(planned, reports, began_ms, time.monotonic() - began)

@@ -106,7 +106,7 @@ class DecodeSection(Section):
     schema_: str | None = Field(default=None, alias="schema")
     """the columns of a JSON object, as Spark writes them: order_id BIGINT, amount DECIMAL(10,2)"""
     metadata: bool = True
-    """add the columns _topic, _partition, _offset, _timestamp and _key"""
+    """add the columns _topic, _kafka_partition, _offset, _timestamp and _key"""
     on_error: Literal["dead-letter", "fail"] = "dead-letter"
     """what happens to a record that cannot be decoded"""
 

@@ -94,14 +94,6 @@ class KafkaTopics:
         request = self._request("looking at " + ", ".join(self._spec.topics))
         return request.once_settled(lambda: self._look(request))
 
-    def _look(self, request: _Request) -> SourceObserved:
-        topics = self._describe(request)
-        partitions = self._selected(topics)
-        logs = self._logs(request, partitions)
-        self._require_unchanged(topics, self._describe(request))
-        self._known.update(topics)
-        return SourceObserved(logs, {name: topic.id for name, topic in topics.items()})
-
     def starting_frontier(self) -> Frontier:
         """Resolves `source.starting_offsets` for every partition there is."""
         seen = self.observe()
@@ -128,6 +120,14 @@ class KafkaTopics:
 
     def _request(self, what: str) -> _Request:
         return _Request(self._admin, self._complaints, self._spec.timeout, what)
+
+    def _look(self, request: _Request) -> SourceObserved:
+        topics = self._describe(request)
+        partitions = self._selected(topics)
+        logs = self._logs(request, partitions)
+        self._require_unchanged(topics, self._describe(request))
+        self._known.update(topics)
+        return SourceObserved(logs, {name: topic.id for name, topic in topics.items()})
 
     def _describe(self, request: _Request) -> dict[str, _Topic]:
         names = TopicCollection(self._spec.topics)

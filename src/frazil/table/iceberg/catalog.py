@@ -18,7 +18,7 @@ from frazil.errors import CatalogUnavailable, ConfigError
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.spec import CatalogSection
 from frazil.spark import java_exception_classes, jvm
-from frazil.table.iceberg.schema import require_compatible, require_same_partition
+from frazil.table.iceberg.schema import require_compatible, require_same_partition, require_unreserved
 from frazil.table.iceberg.table import IcebergTable
 
 _MISSING = {
@@ -106,6 +106,7 @@ class IcebergCatalog:
 
     def fits(self, wish: TableWish) -> bool:
         """Whether the table is there; one that is there and cannot take the pipeline's rows is an error."""
+        require_unreserved(wish.name, wish.schema)
         spec = parse_partition(wish.partition, wish.schema)
         table = self.find(wish.name)
         if table is None:

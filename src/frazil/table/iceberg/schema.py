@@ -20,13 +20,26 @@ from pyiceberg.types import (
     StructType,
 )
 
-from frazil.errors import SchemaMismatch
+from frazil.errors import ConfigError, SchemaMismatch
 from frazil.pipeline.schema import render_schema
 from frazil.spark import jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType as SparkStruct
+
+_RESERVED = {
+    "_file",
+    "_pos",
+    "_deleted",
+    "_spec_id",
+    "_partition",
+    "_row_id",
+    "_last_updated_sequence_number",
+    "_change_type",
+    "_change_ordinal",
+    "_commit_snapshot_id",
+}
 
 
 def spark_to_iceberg(spark: SparkSession, schema: SparkStruct) -> Schema:
@@ -51,6 +64,16 @@ def require_compatible(table: str, declared: Schema, actual: Schema) -> None:
         expected=expected,
         actual=found,
     )
+
+
+def require_unreserved(table: str, declared: Schema) -> None:
+    """Refuses names that Iceberg keeps for its own columns: Spark could not read such a table."""
+    taken = sorted(_RESERVED & {field.name for field in declared.fields})
+    if taken:
+        raise ConfigError(
+            f"{table}: Iceberg reserves the column name{'s' if len(taken) > 1 else ''} {', '.join(taken)}",
+            "give the column another name in decode.schema or transform.sql",
+        )
 
 
 def require_same_partition(

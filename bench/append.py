@@ -1,0 +1,257 @@
+"""Append: the same topic lands in the same kind of table, by frazil and by Spark's own parts.
+
+    python -m bench.append --records-1kb 100000 --records-150b 300000 --rounds 5
+
+One Spark session and one broker serve all. After a round to warm up, whose tables must hold the same rows,
+rounds alternate, so that whatever else the machine does disturbs everybody alike; the ratios are medians over
+the rounds. What a round wrote is deleted before the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table as Grid
+
+from bench.contestants import Contestant, Frazil, Peer
+from bench.meter import Cost, Meter
+from bench.orders import COMPRESSION, LARGE, PARTITIONS, SMALL, Shape, Topic, fill_topic
+from bench.pipeline import CATALOG, RunningPipeline, pipeline_spec
+from frazil.demo.broker import Broker
+from frazil.engine import assemble
+from frazil.pipeline.spec import CatalogSection
+from frazil.spark import open_session
+from frazil.spark.jars import jars
+from frazil.table.iceberg import spark_catalog_conf
+
+NATIVE, SQL, PEER = "frazil native", "frazil SQL", "Spark"
+_RECORDS_A_COMMIT = 100
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+_out = Console()
+_err = Console(stderr=True)
+
+
+class WrongRows(Exception):
+    """The contestants did not land the same rows, so that their times mean nothing."""
+
+
+@dataclass
+class Score:
+    """What one contestant needed for one topic, round by round."""
+
+    topic: Topic
+    costs: list[Cost] = field(default_factory=list)
+    size: int = 0
+    """bytes of the files of one round"""
+
+    @property
+    def records_per_s(self) -> float:
+        return self.topic.records / statistics.median(cost.wall_s for cost in self.costs)
+
+    @property
+    def cpu_s_per_million(self) -> float:
+        return statistics.median(cost.cpu_s for cost in self.costs) * 1e6 / self.topic.records
+
+    def wall_ratio(self, peer: Score) -> float:
+        return statistics.median(a.wall_s / b.wall_s for a, b in zip(self.costs, peer.costs, strict=True))
+
+    def cpu_ratio(self, peer: Score) -> float:
+        return statistics.median(a.cpu_s / b.cpu_s for a, b in zip(self.costs, peer.costs, strict=True))
+
+
+Scores = dict[str, Score]
+
+
+@app.command()
+def main(
+    records_1kb: Annotated[int, typer.Option("--records-1kb", min=1, help="orders of about 1 KB")] = 600_000,
+    records_150b: Annotated[int, typer.Option("--records-150b", min=1, help="orders of about 150 B")] = 2_000_000,
+    rounds: Annotated[int, typer.Option(min=1, help="rounds that count")] = 3,
+    commits: Annotated[int, typer.Option(min=1, help="commits to take the median of")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="end with one line of JSON")] = False,
+) -> None:
+    """Measures how fast a Kafka topic lands in an Iceberg table, beside Spark's own source and writer."""
+    with _warehouse() as warehouse, _session(warehouse) as spark, Broker() as broker:
+        contest = Contest(spark, warehouse, Meter(besides=[broker.pid]))
+        results = {
+            shape.name: contest.run(_fill(broker, shape, records), rounds)
+            for shape, records in ((LARGE, records_1kb), (SMALL, records_150b))
+        }
+        commit_ms = measure_commits(spark, warehouse, commits)
+    _print_table(results, rounds, commit_ms)
+    if as_json:
+        print(json.dumps(_summary(results, commit_ms)))
+
+
+class Contest:
+    """Lets everybody land the same topic, in turns."""
+
+    def __init__(self, spark: SparkSession, warehouse: Path, meter: Meter) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+        self._meter = meter
+        self._tables = 0
+        self._contestants: list[Contestant] = [
+            Frazil(NATIVE, spark, warehouse),
+            Frazil(SQL, spark, warehouse, sql="SELECT * FROM source"),
+            Peer(PEER, spark, warehouse),
+        ]
+
+    def run(self, topic: Topic, rounds: int) -> Scores:
+        scores = {each.name: Score(topic) for each in self._contestants}
+        self._warm_up(topic)
+        for number in range(rounds):
+            # Nobody is always the one who goes after the peer and its garbage.
+            first = number % len(self._contestants)
+            for each in self._contestants[first:] + self._contestants[:first]:
+                self._round(each, scores[each.name])
+        return scores
+
+    def _warm_up(self, topic: Topic) -> None:
+        found = {}
+        for each in self._contestants:
+            table = self._next_table()
+            cost = self._meter.measure(each.prepare(topic, table))
+            found[each.name] = self._fingerprint(table)
+            self._drop(table)
+            _tell(topic, each, cost, "warm-up")
+        if len(set(found.values())) != 1 or found[PEER][0] != topic.records:
+            raise WrongRows(f"{topic.records} records of {topic.name} became (rows, orders, content): {found}")
+
+    def _round(self, contestant: Contestant, score: Score) -> None:
+        table = self._next_table()
+        cost = self._meter.measure(contestant.prepare(score.topic, table))
+        rows = self._spark.table(f"{CATALOG}.{table}").count()
+        if rows != score.topic.records:
+            raise WrongRows(f"{contestant.name} made {rows} rows of {score.topic.records} records")
+        score.costs.append(cost)
+        score.size = self._size(table)
+        self._drop(table)
+        _tell(score.topic, contestant, cost, f"round {len(score.costs)}")
+
+    def _fingerprint(self, table: str) -> tuple[int, int, str]:
+        """Rows, distinct orders, and a sum over hashes of whole rows, which does not depend on their order."""
+        counted = "count(*)", "count(DISTINCT order_id)", "sum(CAST(xxhash64(*) AS DECIMAL(38, 0)))"
+        row = self._spark.table(f"{CATALOG}.{table}").selectExpr(*counted).collect()[0]
+        return row[0], row[1], str(row[2])
+
+    def _next_table(self) -> str:
+        self._tables += 1
+        return f"append.t{self._tables}"
+
+    def _size(self, table: str) -> int:
+        return sum(file.stat().st_size for file in self._folder(table).rglob("*.parquet"))
+
+    def _drop(self, table: str) -> None:
+        self._spark.sql(f"DROP TABLE {CATALOG}.{table}")
+        shutil.rmtree(self._folder(table))
+
+    def _folder(self, table: str) -> Path:
+        return self._warehouse / Path(*table.split("."))
+
+
+def measure_commits(spark: SparkSession, warehouse: Path, commits: int) -> list[float]:
+    """Milliseconds of each commit of the coordinator, on the sqlite catalog, for epochs of one small file."""
+    _err.print(f"{commits} commits …")
+    source = {"type": "generator", "partitions": 1, "records": commits * _RECORDS_A_COMMIT}
+    ddl = "order_id BIGINT, customer STRING, amount DECIMAL(10,2), placed_at TIMESTAMP, note STRING"
+    pipeline = RunningPipeline(assemble(pipeline_spec(source, ddl, "append.commits", warehouse), spark))
+    taken_ms = []
+    for _ in range(commits):
+        written = pipeline.write(pipeline.plan(_RECORDS_A_COMMIT))
+        began = time.perf_counter()
+        pipeline.commit(written)
+        taken_ms.append((time.perf_counter() - began) * 1000)
+    return taken_ms
+
+
+@contextmanager
+def _warehouse() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="frazil-bench-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _session(warehouse: Path) -> Iterator[SparkSession]:
+    catalog = CatalogSection(type="sqlite", name=CATALOG, warehouse=str(warehouse))
+    conf = spark_catalog_conf(catalog) | {
+        "spark.jars": ",".join(str(jar) for jar in jars("spark") + jars("bench")),
+        "spark.ui.enabled": "false",
+    }
+    spark = open_session("frazil bench", conf=conf)
+    yield spark
+    spark.stop()
+
+
+def _fill(broker: Broker, shape: Shape, records: int) -> Topic:
+    began = time.perf_counter()
+    topic = fill_topic(broker, shape, records)
+    taken_s = time.perf_counter() - began
+    _err.print(f"{shape.name}: {records:,} records of {topic.record_bytes} B produced in {taken_s:.1f} s")
+    return topic
+
+
+def _tell(topic: Topic, contestant: Contestant, cost: Cost, stage: str) -> None:
+    _err.print(
+        f"{topic.shape.name} {stage}: {contestant.name:<13} {cost.wall_s:6.2f} s, {cost.cpu_s:6.2f} s CPU",
+        highlight=False,
+    )
+
+
+def _print_table(results: dict[str, Scores], rounds: int, commit_ms: Sequence[float]) -> None:
+    grid = Grid(
+        title=f"Kafka to Iceberg, one epoch a round, median of {rounds}",
+        caption=f"{PARTITIONS} partitions, {COMPRESSION} batches, JSON, zstd Parquet. CPU: Python and JVM. "
+        f"Ratios: against {PEER}, lower is better. A commit takes {statistics.median(commit_ms):.0f} ms (median).",
+    )
+    grid.add_column("records")
+    grid.add_column("")
+    for heading in ("records/s", "CPU s / million", "MB written", "time ratio", "CPU ratio"):
+        grid.add_column(heading, justify="right")
+    for scores in results.values():
+        for name, score in scores.items():
+            peer = scores[PEER]
+            grid.add_row(
+                f"{score.topic.records:,} × {score.topic.record_bytes} B",
+                name,
+                f"{score.records_per_s:,.0f}",
+                f"{score.cpu_s_per_million:.2f}",
+                f"{score.size / 1e6:,.0f}",
+                f"{score.wall_ratio(peer):.2f}",
+                f"{score.cpu_ratio(peer):.2f}",
+            )
+        grid.add_section()
+    _out.print(grid)
+
+
+def _summary(results: dict[str, Scores], commit_ms: Sequence[float]) -> dict[str, float]:
+    summary: dict[str, float] = {"commit_ms_p50": round(statistics.median(commit_ms), 1)}
+    for size, scores in results.items():
+        native, sql, peer = scores[NATIVE], scores[SQL], scores[PEER]
+        summary |= {
+            f"wall_ratio_{size}": round(native.wall_ratio(peer), 3),
+            f"cpu_ratio_{size}": round(native.cpu_ratio(peer), 3),
+            f"sql_wall_ratio_{size}": round(sql.wall_ratio(peer), 3),
+            f"sql_cpu_ratio_{size}": round(sql.cpu_ratio(peer), 3),
+            f"native_records_per_s_{size}": round(native.records_per_s),
+            f"sql_records_per_s_{size}": round(sql.records_per_s),
+            f"peer_records_per_s_{size}": round(peer.records_per_s),
+        }
+    return summary
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m bench.append")

@@ -1,0 +1,149 @@
+"""A rig around one pipeline: a topic of its own, a warehouse of its own, the shared Spark and broker."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from frazil.engine import Assembly, Engine, RunOptions, assemble
+from frazil.engine.events import EpochLanded, Event
+from frazil.pipeline import PipelineSpec, parse_pipeline
+from frazil.table.iceberg import IcebergCatalog, IcebergTable, spark_catalog_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+    from frazil.demo.broker import Broker
+
+SCHEMA = "id BIGINT, name STRING, amount DECIMAL(10,2), placed_at TIMESTAMP"
+
+
+class Rig:
+    """Produces, runs, and looks at the result."""
+
+    def __init__(self, spark: SparkSession, bootstrap: str, topic: str, folder: Path, **sections: Any) -> None:
+        self.spark = spark
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.folder = folder
+        tree: dict[str, Any] = {
+            "pipeline": {"name": "orders"},
+            "source": {"type": "kafka", "topics": [topic], "kafka": {"bootstrap.servers": bootstrap}},
+            "decode": {"format": "json", "schema": SCHEMA},
+            "table": {"name": "shop.orders"},
+            "catalog": {"warehouse": str(folder / "warehouse"), "name": f"c{abs(hash(str(folder))):x}"},
+            "epoch": {"interval": "1s"},
+        }
+        for name, section in sections.items():
+            tree[name] = {**tree.get(name, {}), **section}
+        self.tree = tree
+        for key, value in spark_catalog_conf(self.spec.catalog).items():
+            spark.conf.set(key, value)
+
+    @property
+    def spec(self) -> PipelineSpec:
+        return parse_pipeline(self.tree)
+
+    @property
+    def table(self) -> str:
+        return f"{self.spec.catalog.name}.{self.spec.table.name}"
+
+    def produce(self, values: Sequence[bytes | str | dict[str, Any]], partition: int = 0, **settings: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **settings})
+        for number, value in enumerate(values):
+            data = json.dumps(value) if isinstance(value, dict) else value
+            producer.produce(self.topic, data, key=f"k{number}", partition=partition)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def produce_orders(self, first: int, count: int, partition: int = 0) -> None:
+        self.produce([order(n) for n in range(first, first + count)], partition)
+
+    def run(
+        self,
+        *,
+        available_now: bool = True,
+        take_over: bool = True,
+        adopt: bool = False,
+        observer: Callable[[Event], None] | None = None,
+        prepare: Callable[[Assembly], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> list[Event]:
+        """One run of the engine in this process; by default until everything there now has landed."""
+        events: list[Event] = []
+
+        def watch(event: Event) -> None:
+            events.append(event)
+            if observer is not None:
+                observer(event)
+
+        parts = assemble(self.spec, self.spark)
+        if prepare is not None:
+            prepare(parts)
+        try:
+            Engine(parts, watch, RunOptions(available_now, take_over, adopt), stop).run()
+        finally:
+            parts.source.close()
+        return events
+
+    def epochs(self, events: Sequence[Event]) -> list[EpochLanded]:
+        return [event for event in events if isinstance(event, EpochLanded)]
+
+    def sql(self, query: str) -> list[Row]:
+        return self.spark.sql(query.format(t=self.table, dead=f"{self.table}__dead_letters")).collect()
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """(partition, offset) of every row, sorted: a multiset."""
+        return sorted((r[0], r[1]) for r in self.sql("SELECT _kafka_partition, _offset FROM {t}"))
+
+    def dead_offsets(self) -> list[tuple[int, int]]:
+        return sorted((r[0], r[1]) for r in self.sql("SELECT partition, offset FROM {dead}"))
+
+    def open_table(self) -> IcebergTable:
+        table = IcebergCatalog(self.spark, self.spec.catalog).find(self.spec.table.name)
+        assert table is not None
+        return table
+
+    def call(self, procedure: str, arguments: str) -> list[Row]:
+        catalog = self.spec.catalog.name
+        return self.spark.sql(
+            f"CALL {catalog}.system.{procedure}(table => '{self.spec.table.name}', {arguments})"
+        ).collect()
+
+
+def order(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "name": f"customer-{number % 17}",
+        "amount": f"{number % 1000}.{number % 100:02d}",
+        "placed_at": f"2026-03-{1 + number % 28:02d}T10:00:00Z",
+    }
+
+
+def expected(count: int, partition: int = 0, first: int = 0) -> list[tuple[int, int]]:
+    return [(partition, offset) for offset in range(first, first + count)]
+
+
+@pytest.fixture
+def make_rig(
+    spark: SparkSession, broker: Broker, make_topic: Callable[..., str], tmp_path: Path
+) -> Iterator[Callable[..., Rig]]:
+    """`make_rig(partitions=1, topic_config={}, **sections)` builds a rig; sections override the pipeline's."""
+
+    def make(partitions: int = 1, topic_config: dict[str, str] | None = None, **sections: Any) -> Rig:
+        topic = make_topic(partitions, **(topic_config or {}))
+        return Rig(spark, broker.bootstrap, topic, tmp_path, **sections)
+
+    yield make
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig]) -> Rig:
+    """One topic with one partition, JSON orders, an unpartitioned table."""
+    return make_rig()
