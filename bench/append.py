@@ -22,6 +22,7 @@ from typing import Annotated
 
 import typer
 from pyspark.sql import SparkSession
+from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -36,7 +37,7 @@ from frazil.spark import open_session
 from frazil.spark.jars import jars
 from frazil.table.iceberg import spark_catalog_conf
 
-NATIVE, SQL, PEER = "frazil native", "frazil SQL", "Spark"
+NATIVE, SQL, PEER = "frazil", "frazil SQL", "Spark"
 _RECORDS_A_COMMIT = 100
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -192,8 +193,10 @@ def _session(warehouse: Path) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
     }
     spark = open_session("frazil bench", conf=conf)
-    yield spark
-    spark.stop()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _fill(broker: Broker, shape: Shape, records: int) -> Topic:
@@ -212,29 +215,35 @@ def _tell(topic: Topic, contestant: Contestant, cost: Cost, stage: str) -> None:
 
 
 def _print_table(results: dict[str, Scores], rounds: int, commit_ms: Sequence[float]) -> None:
+    commit = f"A commit takes {statistics.median(commit_ms):.0f} ms (median of {len(commit_ms)})."
     grid = Grid(
-        title=f"Kafka to Iceberg, one epoch a round, median of {rounds}",
-        caption=f"{PARTITIONS} partitions, {COMPRESSION} batches, JSON, zstd Parquet. CPU: Python and JVM. "
-        f"Ratios: against {PEER}, lower is better. A commit takes {statistics.median(commit_ms):.0f} ms (median).",
+        title=f"A Kafka topic into an Iceberg table, one epoch a round, median of {rounds}",
+        caption=f"JSON in {PARTITIONS} partitions and {COMPRESSION} batches, Parquet with zstd. "
+        f"CPU: Python and JVM together. Ratios: frazil ÷ {PEER}, lower is better. {commit}",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
     )
-    grid.add_column("records")
-    grid.add_column("")
-    for heading in ("records/s", "CPU s / million", "MB written", "time ratio", "CPU ratio"):
+    grid.add_column("topic", no_wrap=True)
+    grid.add_column("by", no_wrap=True)
+    for heading in ("records/s", "CPU s/million", "MB written", "time ratio", "CPU ratio"):
         grid.add_column(heading, justify="right")
     for scores in results.values():
         for name, score in scores.items():
-            peer = scores[PEER]
-            grid.add_row(
-                f"{score.topic.records:,} × {score.topic.record_bytes} B",
-                name,
-                f"{score.records_per_s:,.0f}",
-                f"{score.cpu_s_per_million:.2f}",
-                f"{score.size / 1e6:,.0f}",
-                f"{score.wall_ratio(peer):.2f}",
-                f"{score.cpu_ratio(peer):.2f}",
-            )
+            grid.add_row(*_row(name, score, scores[PEER]))
         grid.add_section()
     _out.print(grid)
+
+
+def _row(name: str, score: Score, peer: Score) -> list[str]:
+    return [
+        f"{score.topic.records / 1000:,.0f}k × {score.topic.record_bytes} B",
+        name,
+        f"{score.records_per_s:,.0f}",
+        f"{score.cpu_s_per_million:.2f}",
+        f"{score.size / 1e6:,.0f}",
+        f"{score.wall_ratio(peer):.2f}",
+        f"{score.cpu_ratio(peer):.2f}",
+    ]
 
 
 def _summary(results: dict[str, Scores], commit_ms: Sequence[float]) -> dict[str, float]:
@@ -242,6 +251,7 @@ def _summary(results: dict[str, Scores], commit_ms: Sequence[float]) -> dict[str
     for size, scores in results.items():
         native, sql, peer = scores[NATIVE], scores[SQL], scores[PEER]
         summary |= {
+            f"records_{size}": native.topic.records,
             f"wall_ratio_{size}": round(native.wall_ratio(peer), 3),
             f"cpu_ratio_{size}": round(native.cpu_ratio(peer), 3),
             f"sql_wall_ratio_{size}": round(sql.wall_ratio(peer), 3),

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="frazil",
     help="Lands streams in lakehouse tables, every record exactly once.\n\n"
-    "Start with [bold]frazil demo[/bold], then [bold]frazil init[/bold], [bold]frazil validate[/bold] and "
-    "[bold]frazil run[/bold].",
+    "Start with `frazil demo`, then `frazil init`, `frazil validate` and `frazil run`.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 
@@ -44,6 +43,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON for machines")]
 _out = Console()
 _err = Console(stderr=True)
 
+_LOOKING = "local[1]"
+"""The master of commands that only look."""
 _EXIT_CONFIG = 2
 _EXIT_ABORTED = 130
 
@@ -104,7 +105,7 @@ def validate(
     if connect:
         from frazil.engine.check import check_connections
 
-        with _spark(spec) as spark:
+        with _spark(spec, _LOOKING) as spark:
             for finding in check_connections(spec, spark):
                 _out.print(f"[green]✓[/green] {escape(mask(finding))}", highlight=False)
 
@@ -128,22 +129,16 @@ def run(
     The first Ctrl-C or SIGTERM finishes the epochs under way and exits with 0; a second one aborts. Whatever
     happens, the next run goes on from the table.
     """
-    from frazil.engine import Engine, RunOptions, assemble, open_spark
-    from frazil.engine.events import Stopping
+    from frazil.engine import Engine, RunOptions, assemble
 
     spec = load_pipeline(file)
     stop = threading.Event()
-    with _watching(spec) as observer:
-        spark = open_spark(spec, master)
+    with _spark(spec, master) as spark, _watching(spec) as observer, _signals(stop):
+        parts = assemble(spec, spark)
         try:
-            with _signals(stop, lambda name: observer(Stopping(name))):
-                parts = assemble(spec, spark)
-                try:
-                    Engine(parts, observer, RunOptions(available_now, take_over, adopt), stop).run()
-                finally:
-                    parts.source.close()
+            Engine(parts, observer, RunOptions(available_now, take_over, adopt), stop).run()
         finally:
-            spark.stop()
+            parts.source.close()
 
 
 @app.command()
@@ -153,7 +148,7 @@ def status(file: PipelineFile, as_json: AsJson = False) -> None:
     from frazil.serve.report import status_json, status_tables
 
     spec = load_pipeline(file)
-    with _spark(spec) as spark:
+    with _spark(spec, _LOOKING) as spark:
         found = inspect_pipeline(spec, spark)
     if as_json:
         print(json.dumps(status_json(spec, found)))
@@ -173,7 +168,7 @@ def history(
     from frazil.serve.report import history_json, history_table
 
     spec = load_pipeline(file)
-    with _spark(spec) as spark:
+    with _spark(spec, _LOOKING) as spark:
         records = pipeline_history(spec, spark)[-limit:]
     if as_json:
         for record in records:
@@ -195,12 +190,11 @@ def demo(
 
 
 @contextmanager
-def _spark(spec: PipelineSpec) -> Iterator[SparkSession]:
-    """A small session, for commands that only look."""
+def _spark(spec: PipelineSpec, master: str | None) -> Iterator[SparkSession]:
     from frazil.engine import open_spark
 
     with _err.status("starting Spark …"):
-        spark = open_spark(spec, "local[1]")
+        spark = open_spark(spec, master)
     try:
         yield spark
     finally:
@@ -224,14 +218,16 @@ def _watching(spec: PipelineSpec) -> Iterator[Observer]:
 
 
 @contextmanager
-def _signals(stop: threading.Event, tell: Callable[[str], None]) -> Iterator[None]:
-    """The first signal asks to stop, the second one does not ask."""
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """The first signal asks to stop, the second one does not ask.
 
-    def handle(number: int, _frame: FrameType | None) -> None:
+    The handler interrupts whatever the main thread does, holding a log's lock perhaps: so it only sets a flag.
+    """
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             os._exit(_EXIT_ABORTED)
         stop.set()
-        tell(signal.Signals(number).name)
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

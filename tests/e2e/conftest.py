@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,8 @@ class Rig:
             "epoch": {"interval": "1s"},
         }
         for name, section in sections.items():
-            tree[name] = {**tree.get(name, {}), **section}
+            merged = {**tree.get(name, {}), **section}
+            tree[name] = {key: value for key, value in merged.items() if value is not None}
         self.tree = tree
         for key, value in spark_catalog_conf(self.spec.catalog).items():
             spark.conf.set(key, value)
@@ -133,14 +134,14 @@ def expected(count: int, partition: int = 0, first: int = 0) -> list[tuple[int, 
 @pytest.fixture
 def make_rig(
     spark: SparkSession, broker: Broker, make_topic: Callable[..., str], tmp_path: Path
-) -> Iterator[Callable[..., Rig]]:
+) -> Callable[..., Rig]:
     """`make_rig(partitions=1, topic_config={}, **sections)` builds a rig; sections override the pipeline's."""
 
     def make(partitions: int = 1, topic_config: dict[str, str] | None = None, **sections: Any) -> Rig:
         topic = make_topic(partitions, **(topic_config or {}))
         return Rig(spark, broker.bootstrap, topic, tmp_path, **sections)
 
-    yield make
+    return make
 
 
 @pytest.fixture

@@ -73,9 +73,8 @@ def test_after_a_restart_pacing_goes_on_from_the_frontier() -> None:
     """A log that ended before its frontier would look truncated."""
     clock = Clock()
     frontier = Frontier({(TOPIC, 0): Position(20), (TOPIC, 1): Position(19)})
-    planner = GeneratorPlanner(
-        spec(records=100, partitions=2, records_per_second=10), resumed_at=frontier, clock=clock
-    )
+    planner = GeneratorPlanner(spec(records=100, partitions=2, records_per_second=10), clock=clock)
+    planner.resume(frontier)
     assert isinstance(reconcile(frontier, planner.observe(), fail_on_data_loss=True), Ready)
     clock.now_s += 1
     assert ends(planner) == [25, 24]

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -399,8 +399,10 @@ def test_a_time_starts_at_the_first_record_since_then(
     noon_ms = int(noon.timestamp() * 1000)
     produce(broker.bootstrap, topic, 10, partition=0, timestamp_ms=noon_ms - 4)
     produce(broker.bootstrap, topic, 3, partition=1, timestamp_ms=noon_ms - 5000)
-    for moment in (noon, noon.replace(tzinfo=None)):
+    for moment in (noon, noon.replace(tzinfo=None), noon - timedelta(microseconds=1)):
         assert offsets(open_topics(topic, starting_offsets=moment).starting_frontier()) == [4, 3]
+    after = noon + timedelta(microseconds=1)
+    assert offsets(open_topics(topic, starting_offsets=after).starting_frontier()) == [5, 3]
 
 
 # ---------------------------------------------------------------------------------------- acknowledging

@@ -277,6 +277,21 @@ def test_the_leader_epoch_of_the_records_before_lets_reading_go_on(
     assert len(collect(reader.read(Slice(topic, 0, 4, 10, leader_epoch=0)))) == 6
 
 
+def test_an_unreachable_broker_is_named_when_epochs_cannot_be_compared() -> None:
+    with pytest.raises(SourceUnavailable, match=r"orders\[0\] at offset 3 "):
+        list(make_reader("127.0.0.1:1", timeout=1.0).read(Slice("orders", 0, 3, 5, leader_epoch=1)))
+
+
+def test_slices_with_a_leader_epoch_follow_each_other_on_one_consumer(
+    broker: Broker, topic: str, reader: KafkaReader
+) -> None:
+    """FAULT-44: comparing epochs gets along with a consumer that has just left the same partition."""
+    produce(broker.bootstrap, topic, numbers(2000))
+    for start in range(10, 2000, 10):
+        read = collect(reader.read(Slice(topic, 0, start, start + 10, leader_epoch=0)))
+        assert [offset for offset, _ in read] == list(range(start, start + 10))
+
+
 def test_a_leader_epoch_that_the_log_never_had_stops_the_pipeline(
     broker: Broker, topic: str, reader: KafkaReader
 ) -> None:
@@ -316,16 +331,21 @@ def test_a_log_that_lost_its_records_and_grew_again_stops_the_pipeline() -> None
         (run,) = topics.reader(Wants()).read(Slice("orders", 0, 0, 8))
         broker.stop()
         folder = broker.data_dir / "logs" / "orders-0"
-        kept = (folder / "partition.metadata").read_bytes()
+        identity = (folder / "partition.metadata").read_bytes()
         shutil.rmtree(folder)
         folder.mkdir()
-        (folder / "partition.metadata").write_bytes(kept)
+        (folder / "partition.metadata").write_bytes(identity)
         broker.start()
         produce(broker.bootstrap, "orders", [b"another"] * 20)
 
         assert topics.observe().topic_ids == before
-        with pytest.raises(SourceChanged, match="truncated"):
-            list(topics.reader(Wants()).read(Slice("orders", 0, 8, 20, run.leader_epoch)))
+        part = Slice("orders", 0, 8, 20, run.leader_epoch)
+        kept = read_module._idle[os.getpid()]
+        # It has heard of the new leader epoch, so that no news makes it compare again.
+        kept.consumer.list_topics("orders", timeout=30)
+        for consumer in ("kept", "new"):
+            with pytest.raises(SourceChanged, match="truncated"):
+                pytest.fail(f"{consumer}: {list(topics.reader(Wants()).read(part))}")
         read_module._close_idle()
 
 

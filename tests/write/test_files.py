@@ -75,6 +75,23 @@ def test_row_groups_pages_dictionary_and_statistics_follow_the_target(shop):
     assert len(file.split_offsets) == 3
 
 
+def test_only_columns_whose_values_repeat_get_a_dictionary(shop):
+    """FILE-02"""
+    batch = shop.orders(
+        6000,
+        customer=pa.array(["anna", "bert", "carl"] * 2000),
+        weight=pa.array([float(number) for number in range(6000)]),
+        tags=pa.array([[f"tag {number}"] for number in range(6000)]),
+    )
+    (file,) = shop.write(shop.target(), batch)
+    group = shop.parquet(file).metadata.row_group(0)
+    columns = [group.column(position) for position in range(group.num_columns)]
+    with_dictionary = {column.path_in_schema for column in columns if column.has_dictionary_page}
+    assert {"customer", "tags.list.element"} <= with_dictionary
+    assert not with_dictionary & {"order_id", "weight"}
+    assert shop.ids([file]) == list(range(6000))
+
+
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "lz4", "gzip"])
 def test_each_codec_is_the_one_in_the_file(shop, codec):
     """FILE-03"""

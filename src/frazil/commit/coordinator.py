@@ -14,7 +14,7 @@ import structlog
 
 from frazil.commit.land import land
 from frazil.commit.world import World
-from frazil.errors import CatalogUnavailable, Fenced, InvalidState
+from frazil.errors import CatalogUnavailable, Fenced, InvalidState, TableChanged
 from frazil.protocol.commit import Proposal, TableObserved, fenced
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
 from frazil.protocol.register import Epoch, Generation, Register, batch_id, start_id
@@ -111,6 +111,12 @@ class Coordinator:
         return self._registers[self._anchor.name].frontier
 
     @property
+    def floors(self) -> dict[str, Frontier]:
+        """Per side table, the position from which on it takes rows."""
+        sides = [table.name for table in self._tables if table is not self._anchor]
+        return {name: side_frontier(self._registers[name], self.frontier) for name in sides}
+
+    @property
     def epoch(self) -> Epoch:
         """The last one committed to any table."""
         return max(register.epoch for register in self._registers.values())
@@ -134,18 +140,18 @@ class Coordinator:
                     log.warning("another coordinator is at work", coordinator=other, waiting_s=round(seconds))
                     self._world.wait(min(seconds, _WAIT_STEP_S))
                     continue
-                case Begin(generation):
-                    epoch, frontier = Epoch(0), resolve()
+                case Begin(generation, epoch):
+                    frontier = resolve()
                 case Resume(generation, epoch, frontier):
                     pass
             try:
                 self._claim(seen, generation, epoch, frontier)
-            except Fenced as quicker:
-                log.warning("another coordinator started first", reason=quicker.message)
+            except (Fenced, TableChanged) as quicker:
+                # Another one started, or landed its last epoch, since the look; what is truly wrong stays wrong.
+                log.warning("another coordinator was quicker", reason=quicker.message)
                 continue
             self._committed_ms = self._world.now_ms()
-            floors = {s.table: side_frontier(self._registers[s.table], frontier) for s in sides}
-            return Started(generation, epoch, frontier, floors)
+            return Started(generation, epoch, frontier, self.floors)
 
     def commit(self, outcome: EpochOutcome, *, force: bool = False) -> Landed | None:
         """Lands the epoch in every table it has rows for; None if it was empty and is carried on.
@@ -159,17 +165,18 @@ class Coordinator:
             self._absorbed = merged
             return None
         began_ms = self._world.now_ms()
+        files = {name: unique_files(reported) for name, reported in merged.files.items()}
+        self._require_known(files)
         for table in self._tables:
-            files = unique_files(merged.files.get(table.name, ()))
-            if table is self._anchor or files:
-                self._commit_table(table, merged, files)
+            if table is self._anchor or files.get(table.name):
+                self._commit_table(table, merged, files.get(table.name, []))
         self._committed_ms = self._world.now_ms()
         self._delete_abandoned()
         return Landed(
             epoch=merged.epoch,
             register=self._registers[self._anchor.name],
             counts=merged.counts,
-            files=sum(len(files) for files in merged.files.values()),
+            files=sum(map(len, files.values())),
             commit_ms=self._committed_ms - began_ms,
         )
 
@@ -183,11 +190,12 @@ class Coordinator:
     def resync(self) -> None:
         """After an error whose outcome was unknown: takes up what the tables say, if they are still ours."""
         for table in self._tables:
-            seen = self._observe(table)
-            mine = self._registers[table.name]
-            if seen.register is None or seen.register.overrides(mine):
-                raise fenced(table.name, seen.register or mine)
-            self._registers[table.name] = seen.register
+            found = self._observe(table).register
+            if found is None:
+                continue  # the table was changed; the judgement inside our next commit says how
+            if found.overrides(self._registers[table.name]):
+                raise fenced(table.name, found)
+            self._registers[table.name] = found
         self._absorbed = None
 
     def abandon(self, outcome: EpochOutcome) -> None:
@@ -215,18 +223,21 @@ class Coordinator:
         before = self._registers[table.name]
         is_anchor = table is self._anchor
         span = outcome.span if is_anchor else before.frontier.reach(outcome.span)
+        if not span:
+            # Every empty span has the same batch id: the second one would be taken for committed already.
+            raise InvalidState(f"{table.name}: epoch {outcome.epoch} covers nothing that is new to the table")
         rows = sum(file.record_count for file in files)
         counts = outcome.counts if is_anchor else Counts(delivered=rows, landed=rows)
+        skipped = outcome.skipped if is_anchor else EMPTY_SPAN
         register = Register(
             generation=before.generation,
             coordinator=self.id,
             epoch=outcome.epoch,
             batch_id=batch_id(self.pipeline, table.name, span),
-            frontier=before.frontier.advance(span, outcome.leader_epochs, outcome.topic_ids),
+            frontier=before.frontier.advance(span.with_skipped(skipped), outcome.leader_epochs, outcome.topic_ids),
             table_uuid=before.table_uuid,
         )
         action: Action = "append" if files else "heartbeat"
-        skipped = outcome.skipped if is_anchor else EMPTY_SPAN
         self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms)
 
     def _land(
@@ -267,10 +278,19 @@ class Coordinator:
             counts=before.counts + outcome.counts,
             files=outcome.files,
             skipped=before.skipped.then(outcome.skipped),
-            leader_epochs={**before.leader_epochs, **outcome.leader_epochs},
+            leader_epochs={**_epochs_outside(outcome.span, before.leader_epochs), **outcome.leader_epochs},
             topic_ids={**before.topic_ids, **outcome.topic_ids},
             started_ms=before.started_ms,
         )
+
+    def _require_known(self, files: Mapping[str, Sequence[WrittenFile]]) -> None:
+        strangers = sorted(files.keys() - {table.name for table in self._tables})
+        if strangers:
+            raise InvalidState(
+                f"files were written for {', '.join(strangers)}, which this pipeline does not commit to",
+                actual=", ".join(strangers),
+                expected=", ".join(table.name for table in self._tables),
+            )
 
     def _heartbeat_due(self) -> bool:
         if self._heartbeat_s is None:
@@ -304,6 +324,11 @@ class Coordinator:
         """Whether every coordinator that left a recent sign is known to be dead."""
         signs = [s.sign for s in seen.values() if s.sign is not None]
         return bool(signs) and all(self._world.is_dead(sign.process) for sign in signs)
+
+
+def _epochs_outside(span: Span, leader_epochs: Mapping[Partition, int]) -> dict[Partition, int]:
+    """The epoch of a record says nothing about offsets beyond it, which may be of a later one."""
+    return {partition: epoch for partition, epoch in leader_epochs.items() if partition not in span.ranges}
 
 
 def unique_files(files: Sequence[WrittenFile]) -> list[WrittenFile]:

@@ -4,6 +4,7 @@
 2. On any error, whatever its class, nobody knows the outcome: load the table afresh until it answers.
 3. It landed: done. Another coordinator took over: stop. It has not landed: wait a little, and try again with
    the same files. An attempt that was thought lost may land meanwhile; the judgement then says so.
+4. An earlier commit of ours landed late: what was planned without it is given up.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from frazil.errors import CatalogUnavailable, CommitConflict, CommitOutcomeUnkno
 from frazil.protocol.commit import (
     AlreadyCommitted,
     Fenced,
+    Overtaken,
     Proceed,
     Proposal,
     TableObserved,
@@ -51,11 +53,17 @@ def land(
                 return found
             case AlreadyCommitted(found) | Fenced(found):
                 raise fenced(table.name, found) from cause
+            case Overtaken(found):
+                raise CommitOutcomeUnknown(
+                    f"{table.name}: a commit of epoch {found.epoch}, given up for lost, has landed after all",
+                    "what follows is planned again behind it",
+                ) from cause
             case Unexpected(error=terminal):
                 raise terminal from cause
             case Proceed():
                 log.warning("commit failed", table=table.name, attempt=failures, error=_brief(cause))
-                world.sleep(backoff.delay_s(failures, world.chance()))
+                if failures < backoff.attempts:
+                    world.sleep(backoff.delay_s(failures, world.chance()))
     raise CommitConflict(
         f"{table.name}: epoch {proposal.register.epoch} could not be committed in {backoff.attempts} attempts; "
         f"the last error was: {_brief(cause)}",
@@ -71,7 +79,8 @@ def _probe(table: Table, proposal: Proposal, cause: Exception, world: World, bac
             return table.observe(proposal.writer)
         except CatalogUnavailable as silence:
             log.warning("catalog gives no answer", table=table.name, attempt=failures, error=_brief(silence))
-            world.sleep(backoff.delay_s(failures, world.chance()))
+            if failures < backoff.attempts:
+                world.sleep(backoff.delay_s(failures, world.chance()))
     raise CommitOutcomeUnknown(
         f"{table.name}: a commit of epoch {proposal.register.epoch} ended with {_brief(cause)}, and the catalog "
         f"did not say in {backoff.attempts} attempts whether it landed",

@@ -26,6 +26,7 @@ class OrderStream(threading.Thread):
                 "linger.ms": 20,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 200_000,
+                "log_level": 2,
             }
         )
         self._topic = topic

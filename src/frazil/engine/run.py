@@ -9,7 +9,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from frazil.commit import Coordinator, World
+from frazil.commit import Coordinator, StopRequested, World
 from frazil.commit.world import this_process
 from frazil.engine.assemble import Assembly
 from frazil.engine.epoch import PlannedEpoch, Targets, WrittenEpoch, write_epoch
@@ -22,6 +22,7 @@ from frazil.engine.events import (
     Observer,
     PipelineStarted,
     Retrying,
+    Stopping,
 )
 from frazil.errors import FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
 from frazil.protocol.plan import (
@@ -35,6 +36,7 @@ from frazil.protocol.plan import (
     backlog,
     cut,
     reconcile,
+    recreated_topic,
 )
 from frazil.protocol.positions import Frontier, Position
 from frazil.protocol.progress import Progress
@@ -83,18 +85,20 @@ class Engine:
         self._cut_at: float | None = None
         self._goal: SourceObserved | None = None
         self._failures = 0
+        self._stopping = False
 
     def run(self) -> None:
         """1. claim the tables, 2. plan, write and commit until there is nothing left to do, 3. settle."""
-        started = self._coordinator.start(
-            self._parts.source.starting_frontier,
-            take_over=self._options.take_over,
-            adopt=self._options.adopt,
-        )
-        self._take_up(started.frontier, started.epoch)
-        dead = self._parts.dead_letters
-        floor = started.floors[dead.name] if dead is not None else Frontier()
-        self._targets = Targets(self._parts, floor)
+        try:
+            started = self._coordinator.start(
+                self._parts.source.starting_frontier,
+                take_over=self._options.take_over,
+                adopt=self._options.adopt,
+            )
+        except StopRequested:
+            return
+        self._parts.source.resume(started.frontier)
+        self._take_up()
         ui = self._parts.spark.sparkContext.uiWebUrl
         self._tell(PipelineStarted(started.generation, started.epoch, started.frontier, ui))
         if self._options.available_now:
@@ -123,13 +127,13 @@ class Engine:
             self._drop_flight()
             self.stop.wait(delay_s)
             self._coordinator.resync()
-            self._take_up(self._coordinator.frontier, self._coordinator.epoch)
+            self._take_up()
             return self.stop.is_set()
 
     def _step(self) -> bool:
         """Plans the next epoch if it is due, else commits the oldest one; True when all is done."""
         pause_s = self._poll_s
-        finished = self.stop.is_set()
+        finished = self._asked_to_stop()
         if not finished and len(self._flight) < self._in_flight_max:
             planned, pause_s = self._plan()
             if planned is not None:
@@ -147,6 +151,12 @@ class Engine:
         else:
             self.stop.wait(pause_s)
         return False
+
+    def _asked_to_stop(self) -> bool:
+        if self.stop.is_set() and not self._stopping:
+            self._stopping = True
+            self._tell(Stopping(f"finishing {len(self._flight)} epochs under way"))
+        return self._stopping
 
     def _plan(self) -> tuple[PlannedEpoch | None, float]:
         """The next epoch, or how long to wait before looking again."""
@@ -188,6 +198,8 @@ class Engine:
         self._flight.popleft()
         self._record_bytes = written.record_bytes or self._record_bytes
         self._tell(EpochWritten(planned.number, written.outcome.counts.delivered, written.seconds))
+        if (stop := recreated_topic(planned.base, self._parts.source.observe())) is not None:
+            raise stop.error
         landed = self._coordinator.commit(written.outcome)
         if landed is None:
             self._tell(EpochCarried(planned.number))
@@ -210,10 +222,14 @@ class Engine:
             except FrazilError:
                 continue
 
-    def _take_up(self, frontier: Frontier, epoch: Epoch) -> None:
-        self.progress.replan(frontier)
-        self.progress.commit(frontier)
-        self._next_epoch = Epoch(epoch + 1)
+    def _take_up(self) -> None:
+        """Plans on from what the tables hold; a side table may hold more than the anchor."""
+        self.progress.replan(self._coordinator.frontier)
+        self.progress.commit(self._coordinator.frontier)
+        self._next_epoch = Epoch(self._coordinator.epoch + 1)
+        dead = self._parts.dead_letters
+        floor = self._coordinator.floors[dead.name] if dead is not None else Frontier()
+        self._targets = Targets(self._parts, floor)
 
     @property
     def _fail_on_data_loss(self) -> bool:

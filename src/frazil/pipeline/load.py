@@ -52,19 +52,24 @@ def _explain(detail: ErrorDetails) -> Iterator[str]:
             yield f"{key}: unknown key{_nearest(location)}"
         case "missing":
             yield f"{key}: required, but missing"
-        case "literal_error" | "union_tag_invalid":
-            allowed = detail.get("ctx", {}).get("expected") or detail.get("ctx", {}).get("expected_tags", "")
-            shown = given.get("type") if isinstance(given, dict) else given
-            name = f"{key}.type" if isinstance(given, dict) else key
-            yield f"{name}: {_shown(name, shown)} is not allowed; allowed are {allowed}{_near(shown, allowed)}"
+        case "literal_error":
+            yield _refused(key, given, detail.get("ctx", {}).get("expected", ""))
+        case "union_tag_invalid":
+            yield _refused(f"{key}.type", given["type"], detail.get("ctx", {}).get("expected_tags", ""))
         case "union_tag_not_found":
             yield f"{key}.type: required, but missing; allowed are 'kafka', 'generator'"
+        case "model_type" | "model_attributes_type":
+            yield f"{key}: {_shown(key, given)} is not allowed; expected a section [{key}] with keys of its own"
         case "value_error" if isinstance(given, dict):
             yield f"{key}: {_cause(detail)}"
         case "value_error":
             yield f"{key}: {_shown(key, given)} is not allowed; expected {_cause(detail)}"
         case _:
             yield f"{key}: {_shown(key, given)} is not allowed; {detail['msg'][:1].lower() + detail['msg'][1:]}"
+
+
+def _refused(key: str, given: object, allowed: str) -> str:
+    return f"{key}: {_shown(key, given)} is not allowed; allowed are {allowed}{_near(given, allowed)}"
 
 
 def _written_path(location: tuple[int | str, ...]) -> list[str]:
@@ -81,7 +86,7 @@ def _cause(detail: ErrorDetails) -> str:
 
 
 def _shown(key: str, value: object) -> str:
-    return "the given value" if secrets.is_secret(key) else secrets.mask(repr(value))
+    return "the given value" if secrets.is_secret(key) else repr(secrets.masked(value))
 
 
 def _near(given: object, allowed: str) -> str:
@@ -91,12 +96,10 @@ def _near(given: object, allowed: str) -> str:
 
 
 def _nearest(location: list[str]) -> str:
-    """Names the nearest known key of the same section, else of any section."""
+    """Names the nearest known key of the same section, else the same key of another section."""
     wrong, section = location[-1], location[:-1]
-    siblings = [".".join([*section, name]) for name in _keys_at(section)]
-    near = difflib.get_close_matches(".".join(location), siblings, 1, cutoff=0.5)
-    if not near:
-        near = [key for key in all_keys() if key.rsplit(".", 1)[-1] == wrong][:1]
+    near = [".".join([*section, name]) for name in difflib.get_close_matches(wrong, _keys_at(section), 1)]
+    near += [key for key in all_keys() if key.rsplit(".", 1)[-1] == wrong]
     if near:
         return f"; did you mean {near[0]}?"
     return f"; known are {', '.join(sorted(_keys_at(section)))}"

@@ -39,7 +39,7 @@ _KNOWN = [*_TIMED, *_SIZED]
 
 def parse_partition(fields: Sequence[str], schema: Schema) -> PartitionSpec:
     """Builds the partition spec, or refuses the field that does not fit the schema."""
-    parsed = []
+    parsed: list[PartitionField] = []
     for index, text in enumerate(fields):
         transform, column = _parse_field(text)
         try:
@@ -51,6 +51,13 @@ def parse_partition(fields: Sequence[str], schema: Schema) -> PartitionSpec:
                 f"table.partition: {text!r}: {transform} cannot be applied to {column} of type {source.field_type}"
             )
         name = column if isinstance(transform, IdentityTransform) else f"{column}_{_suffix(transform)}"
+        if name in {field.name for field in parsed}:
+            raise ConfigError(f"table.partition: {text!r} partitions by {column} in the same way a second time")
+        if name != column and name in schema.column_names:
+            raise ConfigError(
+                f"table.partition: {text!r} would be called {name}, as a column of the table is already",
+                "rename the column",
+            )
         parsed.append(PartitionField(source.field_id, PARTITION_FIELD_ID_START + index, transform, name))
     return PartitionSpec(*parsed)
 
@@ -69,7 +76,7 @@ def _parse_field(text: str) -> tuple[AnyTransform, str]:
             raise ConfigError(f"table.partition: {text!r}: {name} takes one column")
         return timed(), arguments[0]
     if (sized := _SIZED.get(name)) is not None:
-        if len(arguments) != 2 or not arguments[0].isdigit() or int(arguments[0]) < 1:
+        if len(arguments) != 2 or not arguments[0].isdecimal() or int(arguments[0]) < 1:
             raise ConfigError(f"table.partition: {text!r}: {name} takes a whole number and a column")
         return sized(int(arguments[0])), arguments[1]
     near = difflib.get_close_matches(name, _KNOWN, 1)

@@ -10,10 +10,14 @@ from frazil.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_KEY = re.compile(
-    r"password|secret|token|credential|passphrase|jaas|access-key|account-key|\bsas\b|[.-]key$|[.]pem$", re.I
+    r"password|passphrase|secret|token|credential|authorization|jaas|oauthbearer[.]config|connection-string|\bsas\b"
+    r"|(access|account|private|api)[-_.]?key|[-_.]key$|[.]pem$",
+    re.I,
 )
 _PUBLIC_KEY = re.compile(r"location$|uri$|url$|endpoint", re.I)
 _MASK = "••••"
+_EVERYDAY = {"true", "false", "none"}
+"""Values of settings that merely sound secret, such as token-refresh-enabled; masking them would maim all text."""
 _known: set[str] = set()
 
 
@@ -49,6 +53,21 @@ def is_secret(key: str) -> bool:
 def mask(text: str) -> str:
     """The text without any secret value that was read so far."""
     for secret in sorted(_known, key=len, reverse=True):
-        if len(secret) > 2:
+        if len(secret) > 2 and secret.lower() not in _EVERYDAY:
             text = text.replace(secret, _MASK)
     return text
+
+
+def masked(value: object) -> object:
+    """The value with every text in it masked, however deep."""
+    match value:
+        case str():
+            return mask(value)
+        case dict():
+            return {key: masked(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [masked(inner) for inner in value]
+        case BaseException():
+            return mask(str(value))
+        case _:
+            return value

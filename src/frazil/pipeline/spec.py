@@ -28,6 +28,8 @@ def _flatten(value: object) -> object:
             nested = _flatten(inner)
             assert isinstance(nested, dict)
             flat.update({f"{key}.{k}": v for k, v in nested.items()})
+        elif not isinstance(inner, str | int | float):
+            raise ValueError(f'{key} must be a text, a number or a boolean; write a list as one text: "a,b"')
         else:
             flat[key] = str(inner).lower() if isinstance(inner, bool) else str(inner)
     return flat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated
 
@@ -19,8 +20,8 @@ def parse_duration_s(value: object) -> object:
         if unit not in _SECONDS:
             raise ValueError('a duration such as "500ms", "30s", "5m" or "1h"')
         value = amount * _SECONDS[unit]
-    if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
-        raise ValueError("a duration longer than zero")
+    if isinstance(value, int | float) and not isinstance(value, bool) and not 0 < value < math.inf:
+        raise ValueError("a duration longer than zero, and finite")
     return value
 
 

@@ -6,14 +6,15 @@ an error it runs once more, against a fresh load: an error says nothing about th
 
 Failure matrix. Columns: what `judge` finds. Rows: when it is asked.
 
-                     our batch id        predecessor         newer coordinator    anything else
-    inside commit    AlreadyCommitted    Proceed             Fenced               Unexpected
-    after an error   it landed           it has not landed   Fenced               Unexpected
+                     our batch id        predecessor         newer coordinator    ours, later    anything else
+    inside commit    AlreadyCommitted    Proceed             Fenced               Overtaken      Unexpected
+    after an error   it landed           it has not landed   Fenced               plan again     Unexpected
                                          (yet): same files,
                                          try again
 
 "Not landed yet" never licenses a deletion: the attempt may still be under way somewhere. It is harmless all
-the same, because at most one commit can follow a predecessor.
+the same, because at most one commit can follow a predecessor. An attempt that was given up for lost, and lands
+after its epoch was planned anew, is the one that follows: the new plan is the one to drop.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class TableObserved:
     register: Register | None
     standing: Standing = Standing.ANCESTOR
     sign: Sign | None = None
+    has_rows: bool = False
+    """whoever wrote them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class Proposal:
     predecessor: Register | None
     register: Register
     summary: Mapping[str, str]
+
+    def is_overtaken_by(self, found: Register) -> bool:
+        """Whether `found` is a commit of the same coordinator, later than the predecessor."""
+        before, ours = self.predecessor, found.coordinator == self.register.coordinator
+        return ours and before is not None and found.succeeds(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +95,20 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
+class Overtaken:
+    """A commit of ours that was given up for lost has landed after all."""
+
+    found: Register
+
+
+@dataclass(frozen=True, slots=True)
 class Unexpected:
     """The table was changed behind the pipeline's back."""
 
     error: TerminalError
 
 
-Verdict = Proceed | AlreadyCommitted | Fenced | Unexpected
+Verdict = Proceed | AlreadyCommitted | Fenced | Overtaken | Unexpected
 
 
 def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
@@ -102,7 +117,8 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
     1. another table under the same name is never written to;
     2. our own batch id comes first: it is in, whoever landed it;
     3. then a newer coordinator;
-    4. then the predecessor, by value, and still part of the table's history.
+    4. then the predecessor, by value, and still part of the table's history;
+    5. then a later commit of our own.
     """
     if seen.uuid != proposal.table_uuid:
         return Unexpected(recreated(seen, proposal.table_uuid))
@@ -111,11 +127,13 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
         return AlreadyCommitted(found)
     if found is not None and found.overrides(proposal.register):
         return Fenced(found)
-    if found != proposal.predecessor:
-        return Unexpected(_register_changed(seen, proposal))
     if found is not None and seen.standing is Standing.ROLLED_BACK:
         return Unexpected(rolled_back(seen))
-    return Proceed()
+    if found == proposal.predecessor:
+        return Proceed()
+    if found is not None and proposal.is_overtaken_by(found):
+        return Overtaken(found)
+    return Unexpected(_register_changed(seen, proposal))
 
 
 def fenced(table: str, found: Register) -> FencedError:

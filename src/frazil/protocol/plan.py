@@ -71,10 +71,8 @@ class SourceStop:
 
 def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bool) -> Ready | Unsure | SourceStop:
     """Compares the frontier with the source; the table above is the whole of it."""
-    for topic, topic_id in frontier.topic_ids.items():
-        found = seen.topic_ids.get(topic)
-        if found is not None and found != topic_id:
-            return SourceStop(_recreated(topic, topic_id, found))
+    if (recreated := recreated_topic(frontier, seen)) is not None:
+        return recreated
     missing = sorted(p for p in frontier.positions if p not in seen.logs)
     if missing:
         names = ", ".join(name_partition(p) for p in missing)
@@ -95,6 +93,19 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
     return Ready(Frontier(positions, {**frontier.topic_ids, **seen.topic_ids}), Span(lost))
 
 
+def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | None:
+    """Stops if a topic is another one than the frontier speaks of.
+
+    Asked once more after a span was read: a topic recreated meanwhile hands out other records under the
+    same offsets.
+    """
+    for topic, topic_id in frontier.topic_ids.items():
+        found = seen.topic_ids.get(topic)
+        if found is not None and found != topic_id:
+            return SourceStop(_recreated(topic, topic_id, found))
+    return None
+
+
 def backlog(frontier: Frontier, seen: SourceObserved) -> int:
     """How many offsets lie between the frontier and the end."""
     return sum(max(0, log.end - (frontier.offset(p) or 0)) for p, log in seen.logs.items())
@@ -103,7 +114,8 @@ def backlog(frontier: Frontier, seen: SourceObserved) -> int:
 def cut(frontier: Frontier, seen: SourceObserved, max_records: int) -> Span:
     """The next span: at most `max_records` offsets, shared in proportion to each partition's backlog.
 
-    Proportional shares let every partition's lag shrink at the same rate while catching up.
+    Proportional shares let every partition's lag shrink at the same rate while catching up. The longest
+    backlog comes first, so that none starves when there are more partitions than records allowed.
     """
     ahead = {
         partition: log.end - here
@@ -113,7 +125,7 @@ def cut(frontier: Frontier, seen: SourceObserved, max_records: int) -> Span:
     total = sum(ahead.values())
     ranges = {}
     left = max_records
-    for partition, count in sorted(ahead.items()):
+    for partition, count in sorted(ahead.items(), key=lambda item: (-item[1], item[0])):
         share = count if total <= max_records else max(1, count * max_records // total)
         share = min(share, left)
         if share > 0:

@@ -120,6 +120,14 @@ class Span:
             merged[partition] = Range(before.start if before else r.start, r.end)
         return Span(merged)
 
+    def with_skipped(self, skipped: Span) -> Span:
+        """From the beginning of what was lost on the way to the end of what was read."""
+        ranges = dict(self.ranges)
+        for partition, lost in skipped.ranges.items():
+            read = ranges.get(partition, lost)
+            ranges[partition] = Range(min(lost.start, read.start), max(lost.end, read.end))
+        return Span(ranges)
+
     def split(self, tasks: int, frontier: Frontier) -> list[list[Slice]]:
         """Divides the span into at most `tasks` shares of about the same number of offsets.
 
@@ -164,13 +172,13 @@ class Frontier:
         leader_epochs: Mapping[Partition, int] | None = None,
         topic_ids: Mapping[str, str] | None = None,
     ) -> Frontier:
-        """The frontier after `span`; a span that begins before the frontier is refused."""
+        """The frontier after `span`; a span that begins anywhere else than here is refused."""
         positions = dict(self.positions)
         for partition, r in span.ranges.items():
             here = self.offset(partition)
-            if here is not None and r.start < here:
+            if here is not None and r.start != here:
                 raise InvalidState(
-                    f"the frontier of {name_partition(partition)} would go back",
+                    f"the frontier of {name_partition(partition)} would {'go back' if r.start < here else 'jump'}",
                     actual=str(r.start),
                     expected=str(here),
                 )
@@ -202,12 +210,12 @@ class Frontier:
 
     def encode(self) -> object:
         """JSON-ready and compact: one string a topic, positions in partition order, `-` for none."""
-        topics: dict[str, dict[int, Position]] = {}
+        topics: dict[str, dict[int, Position]] = {topic: {} for topic in self.topic_ids}
         for (topic, partition), position in self.positions.items():
             topics.setdefault(topic, {})[partition] = position
         encoded = {}
         for topic, positions in sorted(topics.items()):
-            line = " ".join(str(positions.get(p, "-")) for p in range(max(positions) + 1))
+            line = " ".join(str(positions.get(p, "-")) for p in range(max(positions, default=-1) + 1))
             encoded[topic] = [self.topic_ids.get(topic, ""), line]
         return encoded
 

@@ -52,6 +52,11 @@ class Register:
             self.generation == other.generation and self.coordinator != other.coordinator
         )
 
+    def succeeds(self, other: Register) -> bool:
+        """Whether the same coordinator wrote this register after `other`."""
+        same = (self.generation, self.coordinator) == (other.generation, other.coordinator)
+        return same and self.epoch > other.epoch and self.frontier.covers(other.frontier)
+
     def encode(self) -> str:
         """Short keys: some catalogs copy table properties into small columns."""
         return json.dumps(
@@ -79,16 +84,16 @@ class Register:
                     "upgrade frazil to the version that wrote it",
                 )
             return cls(
-                generation=Generation(fields["g"]),
-                coordinator=fields["c"],
-                epoch=Epoch(fields["e"]),
-                batch_id=BatchId(fields["b"]),
+                generation=Generation(int(fields["g"])),
+                coordinator=str(fields["c"]),
+                epoch=Epoch(int(fields["e"])),
+                batch_id=BatchId(str(fields["b"])),
                 frontier=Frontier.decode(fields["f"]),
-                table_uuid=fields["t"],
-                snapshot_id=fields["s"],
-                sequence_number=fields["n"],
+                table_uuid=str(fields["t"]),
+                snapshot_id=None if fields["s"] is None else int(fields["s"]),
+                sequence_number=int(fields["n"]),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TableChanged(
                 f"the table's register cannot be read: {text[:200]!r} ({error!r})",
                 "somebody edited the property by hand; restore it from the table's metadata history",

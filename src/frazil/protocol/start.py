@@ -13,6 +13,7 @@ table's own is read again for the anchor and left out for the side table.
     nothing on the anchor, a side table at epoch 0    Resume at the offsets the first start resolved
     nothing on the anchor, a side table further on    Stop: the anchor was recreated
     data on the anchor, but no register               Stop, unless told to adopt it
+    the same, told to adopt it, side tables further   Begin: resolve anew, epochs are counted on from theirs
     register of another table uuid                    Stop
     register's snapshot not in the head's history     Stop: rolled back or replaced
     a recent commit by a coordinator that may live    Wait: a courtesy, safety never rests on it
@@ -35,9 +36,10 @@ SILENT_INTERVALS = 3
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The first start ever: resolve the starting offsets and record them."""
+    """Resolve the starting offsets and record them; epochs are counted on from `epoch`."""
 
     generation: Generation
+    epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,17 @@ def decide_start(anchor: TableObserved, sides: Sequence[TableObserved], around: 
             return Stop(error)
     registers = [seen.register for seen in tables if seen.register is not None]
     if not registers:
-        return Begin(Generation(1))
-    if anchor.register is None and any(r.epoch > 0 for r in registers):
+        return Begin(Generation(1), Epoch(0))
+    generation = Generation(max(r.generation for r in registers) + 1)
+    epoch = Epoch(max(r.epoch for r in registers))
+    adopted = anchor.register is None and anchor.has_rows
+    if anchor.register is None and not adopted and epoch > 0:
         return Stop(_anchor_recreated(anchor, sides))
     if (wait := _courtesy(tables, around)) is not None:
         return wait
-    generation = Generation(max(r.generation for r in registers) + 1)
+    if adopted:
+        return Begin(generation, epoch)
     base = anchor.register or registers[0]
-    epoch = Epoch(max(r.epoch for r in registers))
     return Resume(generation, epoch, base.frontier)
 
 
@@ -107,7 +112,7 @@ def side_frontier(own: Register | None, anchor: Frontier) -> Frontier:
 def _impossible(seen: TableObserved, *, adopt: bool) -> TerminalError | None:
     register = seen.register
     if register is None:
-        if seen.snapshot_id is None or adopt:
+        if not seen.has_rows or adopt:
             return None
         return TableChanged(
             f"{seen.table} already has data, but no frontier of this pipeline",

@@ -56,11 +56,13 @@ class LiveView:
         match event:
             case PipelineStarted():
                 self._state, self._epoch, self._ui = "running", event.epoch, event.ui
+                self._rates = deque([(time.monotonic(), 0)])
             case BacklogSeen(records):
                 self._lag = records
+                self._recover()
             case EpochPlanned(epoch):
                 self._in_flight.add(epoch)
-                self._state = "running"
+                self._recover()
             case EpochLanded(landed):
                 self._in_flight.discard(landed.epoch)
                 self._epoch = landed.epoch
@@ -79,6 +81,10 @@ class LiveView:
                 self._state = f"stopping: {reason}"
             case _:
                 pass
+
+    def _recover(self) -> None:
+        if self._state.startswith("retrying"):
+            self._state = "running"
 
     def render(self) -> RenderableType:
         grid = Grid.grid(padding=(0, 2))

@@ -19,12 +19,16 @@ from frazil.engine.events import (
     Retrying,
     Stopping,
 )
-from frazil.pipeline.secrets import mask
+from frazil.pipeline.secrets import masked
 
 
 def set_up_logs(*, json: bool, stream: TextIO | None = None) -> None:
     """Sends every log line of the process to `stream`."""
-    renderer: Any = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
+    renderer: Any = (
+        structlog.processors.JSONRenderer()
+        if json
+        else structlog.dev.ConsoleRenderer(colors=False, event_key="message")
+    )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -39,7 +43,7 @@ def set_up_logs(*, json: bool, stream: TextIO | None = None) -> None:
 
 
 def _mask_secrets(_logger: object, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return {key: mask(value) if isinstance(value, str) else value for key, value in entry.items()}
+    return {key: masked(value) for key, value in entry.items()}
 
 
 def log_events(pipeline: str, table: str) -> Callable[[Event], None]:

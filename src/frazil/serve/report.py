@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from frazil.engine.inspect import PipelineStatus, TableStatus
 from frazil.pipeline import PipelineSpec
 from frazil.pipeline.secrets import mask
-from frazil.protocol.positions import name_partition
+from frazil.protocol.positions import Span, name_partition
 from frazil.protocol.summary import CommitRecord
 
 
@@ -46,7 +47,7 @@ def status_tables(spec: PipelineSpec, found: PipelineStatus) -> Iterator[Grid | 
     yield grid
     yield _frontier_grid(found)
     if found.lag is None:
-        yield f"lag is unknown: {mask(found.source_error)}"
+        yield escape(f"lag is unknown: {mask(found.source_error)}")
 
 
 def history_json(record: CommitRecord) -> dict[str, Any]:
@@ -58,6 +59,7 @@ def history_json(record: CommitRecord) -> dict[str, Any]:
         "committed_at": _time(record.timestamp_ms),
         "batch_id": record.batch_id,
         "span": record.span.encode(),
+        "skipped": record.skipped.encode(),
         "delivered": record.counts.delivered,
         "landed": record.counts.landed,
         "filtered": record.counts.filtered,
@@ -78,7 +80,7 @@ def history_table(spec: PipelineSpec, records: Sequence[CommitRecord]) -> Grid:
             str(record.epoch),
             _time(record.timestamp_ms),
             f"start {record.generation}" if record.action == "start" else record.action,
-            " ".join(f"{name_partition(p)} {r}" for p, r in sorted(record.span.ranges.items())),
+            _span(record.span) + (f" skipped {_span(record.skipped)}" if record.skipped else ""),
             f"{record.counts.landed:,}",
             f"{record.counts.filtered:,}",
             f"{record.counts.dead:,}",
@@ -86,6 +88,10 @@ def history_table(spec: PipelineSpec, records: Sequence[CommitRecord]) -> Grid:
             f"{record.duration_ms / 1000:.2f}" if record.duration_ms else "",
         )
     return grid
+
+
+def _span(span: Span) -> str:
+    return " ".join(f"{name_partition(p)} {r}" for p, r in sorted(span.ranges.items()))
 
 
 def _frontier_grid(found: PipelineStatus) -> Grid:

@@ -43,6 +43,10 @@ class Source(Protocol):
         """Resolves the starting offsets of every partition; asked once in a pipeline's life."""
         ...
 
+    def resume(self, frontier: Frontier) -> None:
+        """Told once where the tables stand, before anything is planned."""
+        ...
+
     def reader(self, wants: Wants) -> Reader:
         """What the workers read with."""
         ...

@@ -22,7 +22,8 @@ from frazil.source import Wants
 TOPIC = "generator"
 
 _FIRST_ORDER = datetime(2026, 1, 1, tzinfo=UTC)
-_BETWEEN_ORDERS = timedelta(milliseconds=250)
+_FIRST_ORDER_MS = int(_FIRST_ORDER.timestamp()) * 1000
+_BETWEEN_ORDERS_MS = 250
 _ORDERS_PER_PARTITION = 10**12
 """Order ids of different partitions never meet."""
 _CUSTOMERS = 10_000
@@ -56,7 +57,7 @@ def order_id(partition: int, offset: int) -> int:
 
 
 def _placed_at(offset: int) -> datetime:
-    return _FIRST_ORDER + offset * _BETWEEN_ORDERS
+    return _FIRST_ORDER + timedelta(milliseconds=offset * _BETWEEN_ORDERS_MS)
 
 
 def _mix(number: int) -> int:
@@ -68,20 +69,11 @@ def _mix(number: int) -> int:
 
 
 class GeneratorPlanner:
-    """The driver's side; implements `Source`.
+    """The driver's side; implements `Source`."""
 
-    `resumed_at` is the frontier of an earlier life: pacing goes on from there instead of from nothing, since
-    a log that ends before its frontier counts as truncated.
-    """
-
-    def __init__(
-        self,
-        spec: GeneratorSource,
-        resumed_at: Frontier | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, spec: GeneratorSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._spec = spec
-        self._resumed_at = resumed_at or Frontier()
+        self._resumed_at = Frontier()
         self._clock = clock
         self._opened_s: float | None = None
 
@@ -94,6 +86,11 @@ class GeneratorPlanner:
     def starting_frontier(self) -> Frontier:
         """The beginning; there is nothing else to choose."""
         return Frontier({(TOPIC, p): Position(0) for p in range(self._spec.partitions)}, self._topic_ids)
+
+    def resume(self, frontier: Frontier) -> None:
+        """Records appear from here on: a log that ends before the frontier would count as truncated."""
+        self._resumed_at = frontier
+        self._opened_s = self._clock()
 
     def reader(self, wants: Wants) -> GeneratorReader:
         """What the workers read with."""
@@ -147,7 +144,7 @@ class GeneratorReader:
         if wants.keys:
             run.keys = [str(order_id(partition, o)).encode() for o in offsets]
         if wants.timestamps:
-            run.timestamps_ms = [int(_placed_at(o).timestamp() * 1000) for o in offsets]
+            run.timestamps_ms = [_FIRST_ORDER_MS + o * _BETWEEN_ORDERS_MS for o in offsets]
         if wants.headers:
             run.headers = [None] * len(offsets)
         return run

@@ -44,7 +44,8 @@ class _State:
     snapshots: Mapping[int, _Snapshot] = field(default_factory=dict)
     head: int | None = None
     sequence_number: int = 0
-    registers: Mapping[str, Register] = field(default_factory=dict)
+    registers: Mapping[str, str] = field(default_factory=dict)
+    """as text, as a real table keeps them: what does not survive encoding is lost here too"""
 
 
 class MemoryTable:
@@ -144,13 +145,15 @@ class MemoryTable:
         self._state = _State()
 
     def _observed(self, state: _State, writer: str) -> TableObserved:
-        register = state.registers.get(writer)
+        text = state.registers.get(writer)
+        register = None if text is None else Register.decode(text)
         carrier = None if register is None else state.snapshots.get(register.snapshot_id or -1)
         return TableObserved(
             table=self._name,
             uuid=self._uuid,
             snapshot_id=state.head,
             register=register,
+            has_rows=bool(self.live_paths),
             standing=Standing.ANCESTOR if register is None else self._standing(state, register),
             sign=None
             if carrier is None
@@ -167,6 +170,8 @@ class MemoryTable:
             return Standing.ANCESTOR
         if register.snapshot_id in state.snapshots or not lineage or lineage[0].parent is None:
             return Standing.ROLLED_BACK
+        if lineage[-1].id < register.sequence_number:
+            return Standing.ROLLED_BACK
         return Standing.EXPIRED
 
     def _land(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
@@ -175,7 +180,8 @@ class MemoryTable:
             raise RuntimeError(f"refused inside the commit: {verdict}")
         register = proposal.register.at(self._state.sequence_number + 1, self._state.sequence_number + 1)
         self._push(proposal.summary, tuple(file.path for file in files))
-        self._state = replace(self._state, registers={**self._state.registers, proposal.writer: register})
+        registers = {**self._state.registers, proposal.writer: register.encode()}
+        self._state = replace(self._state, registers=registers)
         return register
 
     def _push(self, summary: Mapping[str, str], paths: tuple[str, ...]) -> None:

@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 from pyiceberg.io import FileIO, OutputStream
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.schema import Schema, sanitize_column_names
 
 from frazil.errors import SchemaMismatch, StorageUnavailable
@@ -34,6 +35,10 @@ COMBINE_BYTES_MAX = 8 * MIB
 # A file this close to its target is done; the next row group would more likely overshoot than improve it.
 FULL_ENOUGH = 0.95
 
+# How far to look for values that repeat, and how often at least a value must come again.
+SAMPLE_ROWS = 5_000
+DISTINCT_SHARE_MAX = 0.5
+
 
 class ParquetLayout:
     """Everything the files of one table share, worked out once per writer."""
@@ -44,23 +49,40 @@ class ParquetLayout:
         self.spec_id = spec_id
         self.arrow_schema: pa.Schema = schema_to_pyarrow(file_schema)
         self.metrics = MetricsPlan(schema, file_schema, target.properties)
+        self._leaves = list(parquet_path_to_id_mapping(file_schema))
         self.compressed_share = 1.0
         """Bytes in the file per byte of Arrow data, as the latest row group showed; 1 before the first."""
 
-    def open_writer(self, sink: Any) -> pq.ParquetWriter:
-        """A pyarrow writer with the target's Parquet settings."""
+    def open_writer(self, sink: Any, rows: pa.Table) -> pq.ParquetWriter:
+        """A pyarrow writer with the target's Parquet settings, for a file that begins with these rows."""
         target = self.target
         return pq.ParquetWriter(
             sink,
             self.arrow_schema,
             compression="none" if target.compression == "uncompressed" else target.compression,
             compression_level=target.compression_level,
-            use_dictionary=target.dictionary,
+            use_dictionary=self._leaves_that_repeat(rows) if target.dictionary else False,
             data_page_size=target.page_size_bytes,
             write_statistics=True,
             store_decimal_as_integer=True,
             store_schema=False,
         )
+
+    def _leaves_that_repeat(self, rows: pa.Table) -> list[str]:
+        """The columns worth a dictionary; of nested ones, all.
+
+        Arrow builds a dictionary of whatever comes until a megabyte of it is full. Where values hardly repeat,
+        that makes a file of small orders 30 % larger, and encoding it takes half as long again (measured).
+        """
+        sample = rows.slice(0, SAMPLE_ROWS)
+        unique = {name for name in sample.column_names if not _repeats(sample.column(name))}
+        return [path for path in self._leaves if path.partition(".")[0] not in unique]
+
+
+def _repeats(values: pa.ChunkedArray) -> bool:
+    if pt.is_nested(values.type) or isinstance(values.type, pa.BaseExtensionType):
+        return True
+    return bool(pc.count_distinct(values).as_py() <= DISTINCT_SHARE_MAX * len(values))
 
 
 @dataclass(slots=True)
@@ -106,11 +128,8 @@ class ParquetFile:
         with _storage_errors(path):
             stream = io.new_output(path).create(overwrite=False)
         self._sink = _Sink(stream, checksum=0 if layout.target.checksum else None)
-        try:
-            self._writer = layout.open_writer(self._sink)
-        except BaseException:
-            self._remove()  # nobody else knows of the empty file yet
-            raise
+        # Opened by the first row group, whose values it is set up for.
+        self._writer: pq.ParquetWriter | None = None
 
     @property
     def is_full(self) -> bool:
@@ -146,6 +165,8 @@ class ParquetFile:
             table = table.combine_chunks()
         before = self._sink.size
         with _storage_errors(self.path), _shape_errors(self._layout.target.table):
+            if self._writer is None:
+                self._writer = self._layout.open_writer(self._sink, table)
             self._writer.write_table(table, row_group_size=table.num_rows)
         self._layout.compressed_share = max(0.001, (self._sink.size - before) / max(1, self.waiting_bytes))
         self._count_nans(table)
@@ -156,8 +177,9 @@ class ParquetFile:
             self._nan_counts[field_id] += pc.sum(pc.is_nan(table.column(position))).as_py() or 0
 
     def close(self) -> WrittenFile:
-        """Finish the file and describe it."""
+        """Finish the file and describe it; it has taken rows."""
         self.flush()
+        assert self._writer is not None
         with _storage_errors(self.path):
             self._writer.close()
             self._sink.close()
@@ -179,7 +201,8 @@ class ParquetFile:
     def abort(self) -> None:
         """Let go of the file and remove what is there of it."""
         self._waiting.clear()
-        self._writer.is_open = False  # otherwise pyarrow writes a footer when the writer is collected
+        if self._writer is not None:
+            self._writer.is_open = False  # otherwise pyarrow writes a footer when the writer is collected
         self._remove()
 
     def _remove(self) -> None:

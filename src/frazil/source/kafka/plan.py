@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import structlog
@@ -49,6 +49,8 @@ from frazil.source.kafka.settings import open_admin, planning_settings, reading_
 
 _LATEST, _EARLIEST = -1, -2
 """How Kafka's own tools, and Spark, spell these as offsets."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SETTLES_SOON = {
     KafkaError.FENCED_LEADER_EPOCH,
@@ -105,6 +107,9 @@ class KafkaTopics:
         else:
             offsets = {p: log.earliest if wanted == "earliest" else log.end for p, log in seen.logs.items()}
         return Frontier({p: Position(offset) for p, offset in offsets.items()}, seen.topic_ids)
+
+    def resume(self, frontier: Frontier) -> None:
+        """Nothing to prepare: the brokers hold the records, whoever reads them."""
 
     def reader(self, wants: Wants) -> KafkaReader:
         """What the workers read with."""
@@ -183,7 +188,8 @@ class KafkaTopics:
     def _offsets_at(self, moment: datetime, logs: Mapping[Partition, Log]) -> dict[Partition, int]:
         """The first record at or after `moment`, or the end; a time without a zone is UTC."""
         moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        spec = _OffsetSpec.for_timestamp(max(0, int(moment.timestamp() * 1000)))
+        since_ms = -((_EPOCH - moment) // timedelta(milliseconds=1))  # rounded up: never a record before it
+        spec = _OffsetSpec.for_timestamp(max(0, since_ms))
         request = self._request(f"looking for offsets at {moment.isoformat()}")
         found = request.once_settled(lambda: self._offsets(request, logs, spec))
         return {

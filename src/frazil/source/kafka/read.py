@@ -48,6 +48,7 @@ _CONSUME_TIMEOUT_S = 0.01
 _CLOSE_PATIENCE_S = 2.0
 
 _OFFSET_GONE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._NO_OFFSET}
+_NOT_STARTED_YET = {KafkaError._STATE, KafkaError._PREV_IN_PROGRESS, KafkaError._UNKNOWN_PARTITION}
 # With auto.offset.reset=error a truncated log arrives under the code of an offset reset; librdkafka puts the
 # words of the real code into the text.
 _TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
@@ -114,6 +115,24 @@ class _Reading:
         part = self._part
         start = kafka_position((part.topic, part.partition), part.start, part.leader_epoch)
         self._consumer.assign([start])
+        if part.leader_epoch is not None:
+            self._compare_epochs(start)
+
+    def _compare_epochs(self, start: TopicPartition) -> None:
+        """Has librdkafka ask the broker whether the log still has this offset under this leader epoch.
+
+        assign() alone asks only when new metadata happens to arrive, and a consumer that is used again then
+        reads a truncated log as if nothing had happened (measured); seek() always asks, and delivers nothing
+        before the answer.
+        """
+        while True:
+            try:
+                return self._consumer.seek(start)
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_STARTED_YET:
+                    raise self._failed(error.args[0]) from None
+            self._check_waiting()
+            time.sleep(0.001)
 
     def _consume(self) -> list[Message]:
         """Some records of the slice, perhaps none; notices when it has ended."""

@@ -178,6 +178,7 @@ class IcebergTable:
             uuid=table.uuid().toString(),
             snapshot_id=None if head is None else head.snapshotId(),
             register=register,
+            has_rows=head is not None and head.summary().get("total-records") != "0",
             standing=Standing.ANCESTOR if register is None else self._standing(table, head, register),
             sign=None if register is None else _sign(table, register),
         )

@@ -1,0 +1,222 @@
+"""What every table must do for the protocol to hold, adapter by adapter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from frazil.commit import Coordinator, EpochOutcome, World
+from frazil.errors import CommitConflict, Fenced, TableChanged
+from frazil.protocol.positions import Frontier, Position, Range, Span
+from frazil.protocol.register import Epoch
+from frazil.protocol.retry import Backoff
+from frazil.protocol.summary import Counts
+
+PARTITION = ("orders", 0)
+PATIENCE = Backoff(base_s=0.0, max_s=0.0, attempts=10)
+
+
+def start() -> Frontier:
+    return Frontier({PARTITION: Position(0)}, {"orders": "topic-id"})
+
+
+def coordinator(stage: Any) -> Coordinator:
+    return Coordinator("pipe", stage.table, interval_s=0.0, world=World(), backoff=PATIENCE)
+
+
+def started(stage: Any) -> Coordinator:
+    one = coordinator(stage)
+    one.start(start)
+    return one
+
+
+def epoch(stage: Any, number: int, first: int, last: int) -> EpochOutcome:
+    file = stage.write(last - first)
+    return EpochOutcome(
+        Epoch(number),
+        Span({PARTITION: Range(first, last)}),
+        Counts(delivered=last - first, landed=last - first),
+        {stage.table.name: [file]},
+    )
+
+
+def spans(stage: Any) -> list[tuple[int, int]]:
+    history = [r for r in stage.table.history("pipe") if r.action == "append"]
+    return [(r.span.ranges[PARTITION].start, r.span.ranges[PARTITION].end) for r in history]
+
+
+def test_a_start_is_a_commit_that_records_where_to_begin(stage: Any) -> None:
+    """SRC-06, COMMIT-12."""
+    begun = coordinator(stage).start(start)
+    assert (begun.generation, begun.epoch) == (1, 0)
+    seen = stage.table.observe("pipe")
+    assert seen.register.frontier == start()
+    assert seen.snapshot_id is not None, "an empty snapshot: a change of properties alone fences nobody"
+
+    again = coordinator(stage).start(lambda: pytest.fail("starting offsets are resolved once"))
+    assert (again.generation, again.frontier) == (2, start())
+
+
+def test_data_and_frontier_land_together(stage: Any) -> None:
+    """COMMIT-01, COMMIT-14."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    landed = one.commit(outcome)
+    assert landed is not None
+    seen = stage.table.observe("pipe")
+    assert seen.register.frontier.offset(PARTITION) == 10
+    assert seen.register.snapshot_id == seen.snapshot_id
+    assert stage.live_paths() == [outcome.files[stage.table.name][0].path]
+    (record,) = [r for r in stage.table.history("pipe") if r.action == "append"]
+    assert (record.epoch, record.counts.landed, record.data_files) == (1, 10, 1)
+    assert record.batch_id == landed.register.batch_id
+
+
+def test_an_older_coordinator_is_fenced_by_a_start(stage: Any) -> None:
+    """COMMIT-12, FAULT-05, FAULT-06, TEST-06."""
+    old = started(stage)
+    old.commit(epoch(stage, 1, 0, 10))
+    new = started(stage)
+    with pytest.raises(Fenced):
+        old.commit(epoch(stage, 2, 10, 20))
+    new.commit(epoch(stage, 2, 10, 20))
+    assert spans(stage) == [(0, 10), (10, 20)]
+    assert len(stage.live_paths()) == 2
+
+
+def test_a_coordinator_paused_across_epochs_compaction_and_expiry_is_fenced(stage: Any) -> None:
+    """FAULT-05, FAULT-18, FAULT-19: comparing ancestries alone would let it commit an old epoch again."""
+    old = started(stage)
+    old.commit(epoch(stage, 1, 0, 10))
+    late = epoch(stage, 2, 10, 20)
+    new = started(stage)
+    new.commit(epoch(stage, 2, 10, 20))
+    new.commit(epoch(stage, 3, 20, 30))
+    stage.compact_and_expire()
+    live = stage.live_paths()
+    with pytest.raises(Fenced):
+        old.commit(late)
+    assert stage.live_paths() == live
+    assert stage.table.observe("pipe").register.frontier.offset(PARTITION) == 30
+
+
+def test_two_coordinators_that_start_at_the_same_moment(stage: Any) -> None:
+    """FAULT-06: both saw the same table; one start lands on the other's, and only one can go on."""
+    one, two = coordinator(stage), coordinator(stage)
+    observe = stage.table.observe
+
+    def meanwhile(writer: str) -> Any:
+        seen = observe(writer)
+        stage.table.observe = observe
+        two.start(start, take_over=True)
+        return seen
+
+    stage.table.observe = meanwhile
+    one.start(start, take_over=True)
+    one.commit(epoch(stage, 1, 0, 10))
+    with pytest.raises(Fenced):
+        two.commit(epoch(stage, 1, 0, 10))
+    assert spans(stage) == [(0, 10)]
+
+
+def test_a_lost_reply_is_found_to_have_landed(stage: Any) -> None:
+    """COMMIT-11, FAULT-07, FAULT-08."""
+    one = started(stage)
+    stage.lose_next_reply()
+    one.commit(epoch(stage, 1, 0, 10))
+    one.commit(epoch(stage, 2, 10, 20))
+    assert spans(stage) == [(0, 10), (10, 20)]
+    assert len(stage.live_paths()) == 2
+
+
+def test_a_refused_commit_is_tried_again_with_the_same_files(stage: Any) -> None:
+    """COMMIT-06, COMMIT-09."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    stage.refuse_next(2)
+    one.commit(outcome)
+    assert stage.live_paths() == [outcome.files[stage.table.name][0].path]
+
+
+def test_retries_are_bounded_and_the_files_are_kept(stage: Any) -> None:
+    """COMMIT-09, FAULT-12."""
+    one = started(stage)
+    stage.refuse_next(PATIENCE.attempts)
+    with pytest.raises(CommitConflict, match="10 attempts"):
+        one.commit(epoch(stage, 1, 0, 10))
+    assert spans(stage) == []
+
+
+def test_foreign_commits_in_between_are_no_obstacle(stage: Any) -> None:
+    """COMMIT-07, FAULT-19."""
+    one = started(stage)
+    for number in range(1, 5):
+        stage.append_foreign()
+        one.commit(epoch(stage, number, number * 10 - 10, number * 10))
+        if number == 2:
+            stage.compact_and_expire()
+    assert stage.table.observe("pipe").register.epoch == 4
+
+
+def test_half_of_all_commits_in_conflict_lose_and_double_nothing(stage: Any) -> None:
+    """FAULT-12: a foreign writer gets in between load and commit, again and again."""
+    one = started(stage)
+    dice = random.Random(7)
+    commit = stage.table.commit
+
+    def contended(proposal: Any, files: Any) -> Any:
+        if dice.random() < 0.5:
+            stage.append_foreign()
+            raise ConnectionError("conflict")
+        return commit(proposal, files)
+
+    stage.table.commit = contended
+    landed: Callable[[int], Any] = lambda n: one.commit(epoch(stage, n, n * 10 - 10, n * 10))  # noqa: E731
+    for number in range(1, 9):
+        landed(number)
+    assert spans(stage) == [(n * 10, n * 10 + 10) for n in range(8)]
+
+
+def test_a_rollback_stops_the_running_and_the_next_coordinator(stage: Any) -> None:
+    """FAULT-20."""
+    one = started(stage)
+    one.commit(epoch(stage, 1, 0, 10))
+    stage.roll_back()
+    with pytest.raises(TableChanged, match="rolled back"):
+        one.commit(epoch(stage, 2, 10, 20))
+    with pytest.raises(TableChanged, match="rolled back"):
+        started(stage)
+
+
+def test_a_recreated_table_stops_the_running_coordinator(stage: Any) -> None:
+    """FAULT-38."""
+    one = started(stage)
+    one.commit(epoch(stage, 1, 0, 10))
+    stage.recreate()
+    with pytest.raises(TableChanged, match="another table"):
+        one.commit(epoch(stage, 2, 10, 20))
+    assert stage.live_paths() == []
+
+
+def test_the_same_epoch_again_is_found_to_be_in_already(stage: Any) -> None:
+    """COMMIT-04, EPOCH-15, FAULT-03: a replay is a no-op."""
+    one = started(stage)
+    before = one._registers[stage.table.name]
+    one.commit(epoch(stage, 1, 0, 10))
+    one._registers[stage.table.name] = before
+    one.commit(epoch(stage, 1, 0, 10))
+    assert spans(stage) == [(0, 10)]
+    assert len(stage.live_paths()) == 1
+
+
+def test_a_file_reported_twice_is_referenced_once(stage: Any) -> None:
+    """COMMIT-19, TEST-04."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    (file,) = outcome.files[stage.table.name]
+    one.commit(replace(outcome, files={stage.table.name: [file, file]}))
+    assert stage.live_paths() == [file.path]

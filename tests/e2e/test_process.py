@@ -1,0 +1,271 @@
+"""frazil as its users run it: a process that is stopped, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+
+pytestmark = pytest.mark.real
+
+FRAZIL = [sys.executable, "-m", "frazil"]
+KILLS = 10
+
+
+def write_pipeline(rig: Any, **epoch: Any) -> Path:
+    file: Path = rig.folder / "pipeline.toml"
+    settings = {"interval": "300ms", "max_records": 20_000, **epoch}
+    file.write_text(
+        f"""
+        [pipeline]
+        name = "orders"
+        [source]
+        type = "kafka"
+        topics = ["{rig.topic}"]
+        timeout = "5s"
+        kafka."bootstrap.servers" = "{rig.bootstrap}"
+        [decode]
+        format = "json"
+        schema = "id BIGINT, name STRING"
+        [table]
+        name = "shop.orders"
+        [catalog]
+        name = "{rig.spec.catalog.name}"
+        warehouse = "./warehouse"
+        [epoch]
+        """
+        + "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items()),
+        encoding="utf-8",
+    )
+    return file
+
+
+@contextmanager
+def running(*arguments: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
+    """frazil in a process group of its own, which is gone afterwards whatever happens."""
+    process = subprocess.Popen(
+        [*FRAZIL, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **more,
+    )
+    try:
+        yield process
+    finally:
+        kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+def wait_for(process: subprocess.Popen[str], message: str) -> dict[str, Any]:
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line.startswith("{") and (entry := json.loads(line))["message"] == message:
+            return dict(entry)
+    raise AssertionError(f"ended without {message!r}:\n{''.join(seen)}")
+
+
+class Trickle(threading.Thread):
+    """Produces numbered orders to all partitions until told to stop."""
+
+    def __init__(self, rig: Any, partitions: int, per_second: int) -> None:
+        super().__init__(daemon=True)
+        self._producer = Producer({"bootstrap.servers": rig.bootstrap, "enable.idempotence": True})
+        self._topic = rig.topic
+        self._partitions = partitions
+        self._pause_s = 100 / per_second
+        self.enough = threading.Event()
+        self.produced = 0
+
+    def run(self) -> None:
+        while not self.enough.wait(self._pause_s):
+            for _ in range(100):
+                value = f'{{"id": {self.produced}, "name": "n"}}' if self.produced % 50 else "poison"
+                self._producer.produce(self._topic, value, partition=self.produced % self._partitions)
+                self.produced += 1
+            self._producer.poll(0)
+        assert self._producer.flush(30) == 0
+
+
+@pytest.mark.timeout(900)
+def test_killed_at_random_moments_every_offset_is_there_exactly_once(make_rig: Callable[..., Any]) -> None:
+    """FAULT-01, FAULT-02, FAULT-03, FAULT-04, FAULT-22, TEST-05: SIGKILL of the whole group, ten times."""
+    rig = make_rig(partitions=3)
+    file = write_pipeline(rig)
+    dice = random.Random(20261115)
+    trickle = Trickle(rig, partitions=3, per_second=4_000)
+    trickle.start()
+    committed = 0
+    for _ in range(KILLS):
+        with running("run", str(file), "--take-over") as process:
+            wait_for(process, "started")
+            if dice.random() < 0.8:
+                committed += wait_for(process, "epoch committed")["epoch"] > 0
+            time.sleep(dice.random() * 2)
+    trickle.enough.set()
+    trickle.join()
+
+    done = subprocess.run(
+        [*FRAZIL, "run", str(file), "--available-now", "--take-over"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert committed > 0
+    landed = sorted(rig.offsets() + rig.dead_offsets())
+    per_partition = [trickle.produced // 3 + (p < trickle.produced % 3) for p in range(3)]
+    assert landed == [(p, offset) for p in range(3) for offset in range(per_partition[p])]
+    assert len(rig.dead_offsets()) == -(-trickle.produced // 50)
+    history = rig.open_table().history("orders")
+    assert [r.epoch for r in history] == sorted(r.epoch for r in history)
+    assert max(r.generation for r in history) == KILLS + 1
+
+
+def test_a_signal_finishes_the_epoch_and_exits_with_zero(make_rig: Callable[..., Any]) -> None:
+    """CLI-01."""
+    rig = make_rig()
+    rig.produce_orders(0, 50)
+    with running("run", str(write_pipeline(rig))) as process:
+        wait_for(process, "epoch committed")
+        rig.produce_orders(50, 10)
+        process.send_signal(signal.SIGTERM)
+        wait_for(process, "stopping")
+        assert process.wait(60) == 0
+    offsets = [offset for _, offset in rig.offsets()]
+    assert offsets in ([*range(50)], [*range(60)])
+
+
+def test_a_second_signal_aborts_and_the_next_run_makes_good(make_rig: Callable[..., Any]) -> None:
+    rig = make_rig()
+    rig.produce_orders(0, 50)
+    with running("run", str(write_pipeline(rig))) as process:
+        wait_for(process, "epoch begun")
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(90) in (0, 130)
+    rig.tree["decode"]["schema"] = "id BIGINT, name STRING"
+    rig.run()
+    assert [offset for _, offset in rig.offsets()] == [*range(50)]
+
+
+def test_two_processes_on_one_pipeline_one_is_fenced_and_nothing_doubles(make_rig: Callable[..., Any]) -> None:
+    """FAULT-06, TEST-06: with a pause past the take-over, as a long garbage collection makes one."""
+    rig = make_rig()
+    file = write_pipeline(rig)
+    rig.produce_orders(0, 100)
+    with running("run", str(file)) as old:
+        wait_for(old, "epoch committed")
+        os.killpg(old.pid, signal.SIGSTOP)
+        with running("run", str(file), "--take-over") as new:
+            wait_for(new, "started")
+            rig.produce_orders(100, 100)
+            wait_for(new, "epoch committed")
+            os.killpg(old.pid, signal.SIGCONT)
+            rig.produce_orders(200, 100)
+            output, _ = old.communicate(timeout=90)
+            assert old.returncode == 1
+            assert "taken this pipeline over" in output
+            while wait_for(new, "epoch committed")["epoch"] < 3:
+                pass
+            new.send_signal(signal.SIGTERM)
+            assert new.wait(90) == 0
+    assert [offset for _, offset in rig.offsets()] == [*range(300)]
+
+
+def frazil(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*FRAZIL, *arguments], capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def test_validate_status_and_history_tell_what_is_there(make_rig: Callable[..., Any]) -> None:
+    """CLI-02, OBS-32."""
+    rig = make_rig(partitions=2)
+    rig.tree["decode"]["schema"] = "id BIGINT, name STRING"
+    file = str(write_pipeline(rig))
+    rig.produce_orders(0, 30, partition=0)
+    validated = frazil("validate", file, "--connect")
+    assert validated.returncode == 0, validated.stderr
+    assert "2 partitions, 30 offsets" in validated.stdout
+    assert "is missing; run creates it" in validated.stdout
+    rig.run()
+    rig.produce_orders(30, 7, partition=1)
+
+    status = json.loads(frazil("status", file, "--json").stdout)
+
+    assert status["lag"] == {f"{rig.topic}[0]": 0, f"{rig.topic}[1]": 7}
+    anchor = status["tables"][0]
+    assert (anchor["table"], anchor["epoch"]) == ("shop.orders", 1)
+    assert anchor["frontier"] == {f"{rig.topic}[0]": 30, f"{rig.topic}[1]": 0}
+    assert anchor["freshness_s"] >= 0
+    history = [json.loads(line) for line in frazil("history", file, "--json").stdout.splitlines()]
+    assert [(h["action"], h["epoch"], h["landed"]) for h in history] == [("start", 0, 0), ("append", 1, 30)]
+    shown = frazil("history", file)
+    assert "append" in shown.stdout
+
+
+def test_an_unreachable_broker_is_named_within_bounded_time(tmp_path: Path) -> None:
+    """CLI-03, SRC-04."""
+    file = tmp_path / "pipeline.toml"
+    file.write_text(
+        """
+        [pipeline]
+        name = "x"
+        [source]
+        type = "kafka"
+        topics = ["t"]
+        timeout = "2s"
+        kafka."bootstrap.servers" = "127.0.0.1:1"
+        [decode]
+        format = "raw"
+        [table]
+        name = "a.b"
+        """
+    )
+    done = frazil("run", str(file), timeout=100)
+    assert done.returncode == 1
+    assert "Connection" in done.stderr
+    assert "127.0.0.1:1" in done.stderr
+
+
+def test_the_demo_proves_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """The last line of --json is one object; no broker, no folder is left."""
+    done = subprocess.run(
+        [*FRAZIL, "demo", "--records", "20000", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["produced"] == result["in_table"] == 20_000
+    assert result["duplicates"] == result["missing"] == 0
+    assert result["snapshots"] == result["epochs"] + 1
+    assert result["seconds"] > 0
+    assert not list(tmp_path.glob("frazil-demo-*"))
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
