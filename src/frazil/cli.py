@@ -88,7 +88,8 @@ def init(
         file.write_text(pipeline_template(name), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
-    _out.print(f"wrote {file}; next: [bold]frazil validate {file} --connect[/bold]")
+    written = escape(str(file))
+    _out.print(f"wrote {written}; next: [bold]frazil validate {written} --connect[/bold]")
 
 
 @app.command()
@@ -101,7 +102,7 @@ def validate(
 
     spec = load_pipeline(file)
     decode_plan(spec)
-    _out.print(f"[green]✓[/green] {file}: the file is fine")
+    _out.print(f"[green]✓[/green] {escape(str(file))}: the file is fine")
     if connect:
         from frazil.engine.check import check_connections
 

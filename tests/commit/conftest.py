@@ -8,6 +8,7 @@ import itertools
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NoReturn
 
 import pytest
 import structlog
@@ -203,5 +204,5 @@ def _quiet() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def _drop(_logger: object, _method: str, _entry: object) -> None:
+def _drop(_logger: object, _method: str, _entry: object) -> NoReturn:
     raise structlog.DropEvent

@@ -209,7 +209,7 @@ class TestWhatIsRight:
 
     def test_a_spec_cannot_be_changed_afterwards(self) -> None:
         with pytest.raises(ValueError, match="frozen"):
-            spec().table.name = "other"  # type: ignore[misc]
+            spec().table.name = "other"
 
 
 class TestUnknownKeys:

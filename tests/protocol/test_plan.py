@@ -192,6 +192,14 @@ def test_a_partition_without_a_place_to_read_from_is_left_out() -> None:
     assert cut(frontier(p0=0), seen({P0: (0, 5), P1: (0, 5)}), 100) == Span({P0: Range(0, 5)})
 
 
+def test_a_look_can_be_limited_to_what_an_earlier_one_saw() -> None:
+    """Finishing what is there now: later records and partitions wait, but loss and truncation still show."""
+    goal = seen({P0: (0, 10), P1: (0, 10)})
+    assert seen({P0: (0, 99), P1: (3, 10), ("orders", 2): (0, 5)}).up_to(goal) == seen({P0: (0, 10), P1: (3, 10)})
+    assert seen({P0: (50, 99), P1: (0, 7)}).up_to(goal) == seen({P0: (50, 50), P1: (0, 7)})
+    assert seen({P0: (0, 99)}).up_to(goal) == seen({P0: (0, 10)}), "a missing partition stays missing"
+
+
 def test_the_backlog_counts_what_lies_ahead() -> None:
     assert backlog(frontier(p0=3, p1=9), seen({P0: (0, 10), P1: (0, 9)})) == 7
 

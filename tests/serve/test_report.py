@@ -14,7 +14,6 @@ from frazil.engine.inspect import PipelineStatus, TableStatus
 from frazil.pipeline import PipelineSpec, parse_pipeline, secrets
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Position, Range, Span
 from frazil.protocol.summary import NO_COUNTS, CommitRecord, Counts
-from frazil.serve import report
 from frazil.serve.report import history_json, history_table, status_json, status_tables
 
 NOW_S = 1_700_000_000.0
@@ -22,7 +21,7 @@ NOW_S = 1_700_000_000.0
 
 @pytest.fixture
 def spec(monkeypatch: pytest.MonkeyPatch) -> PipelineSpec:
-    monkeypatch.setattr(report.time, "time", lambda: NOW_S)
+    monkeypatch.setattr("frazil.serve.report.time.time", lambda: NOW_S)
     return parse_pipeline(
         {
             "pipeline": {"name": "orders"},

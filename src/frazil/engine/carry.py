@@ -1,20 +1,25 @@
 """Errors on their way from a worker to the driver.
 
-Spark hands the driver the text of a worker's traceback. The error itself rides along in that text, pickled,
-so that the driver decides by class and never by words.
+Spark hands the driver the text of a worker's traceback. The error itself rides along in that text, so that the
+driver decides by class and never by words. It travels as JSON and never as a pickle: the same text may quote a
+record, and whoever can write to a topic must not be able to run code on the driver.
 """
 
 from __future__ import annotations
 
 import base64
-import pickle
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from frazil import errors
 from frazil.errors import FrazilError, WorkerFailed
 
 _MARK = re.compile(r"\[frazil:([A-Za-z0-9+/=]+)\]")
+_CLASSES = {
+    name: each for name, each in vars(errors).items() if isinstance(each, type) and issubclass(each, FrazilError)
+}
 
 
 class Carried(Exception):
@@ -27,17 +32,27 @@ def carrying() -> Iterator[None]:
     try:
         yield
     except FrazilError as error:
-        packed = base64.b64encode(pickle.dumps(error)).decode()
+        packed = base64.b64encode(json.dumps([type(error).__name__, *error.args]).encode()).decode()
         raise Carried(f"{error.message} [frazil:{packed}]") from error
 
 
 def unpack(failure: Exception) -> FrazilError:
-    """The error that a failed Spark job was about."""
+    """The error that a failed Spark job was about.
+
+    The packed error ends the worker's traceback; whatever looks like one before it is a quotation.
+    """
     text = str(failure)
-    if (mark := _MARK.search(text)) is not None:
-        error = pickle.loads(base64.b64decode(mark[1]))
-        assert isinstance(error, FrazilError)
-        return error
+    for packed in reversed(_MARK.findall(text)):
+        if (error := _unpacked(packed)) is not None:
+            return error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
     return WorkerFailed(f"a Spark task failed: {telling[:500]}", "Spark's log and UI have the whole story")
+
+
+def _unpacked(packed: str) -> FrazilError | None:
+    try:
+        name, *facts = json.loads(base64.b64decode(packed))
+        return _CLASSES[name](*map(str, facts))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None

@@ -85,6 +85,7 @@ class Engine:
         self._cut_at: float | None = None
         self._goal: SourceObserved | None = None
         self._failures = 0
+        self._adrift = False
         self._stopping = False
 
     def run(self) -> None:
@@ -115,7 +116,10 @@ class Engine:
     def _step_or_retry(self) -> bool:
         """One step; a transient fault is waited out and what was in flight is planned again."""
         try:
+            self._find_bearings()
             return self._step()
+        except StopRequested:
+            return True
         except TransientError as fault:
             self._failures += 1
             if self._failures > SOURCE.attempts:
@@ -125,10 +129,16 @@ class Engine:
             delay_s = SOURCE.delay_s(self._failures, random.random())
             self._tell(Retrying(f"{fault.kind}: {fault.message}", self._failures, delay_s))
             self._drop_flight()
+            self._adrift = True
             self.stop.wait(delay_s)
+            return self.stop.is_set()
+
+    def _find_bearings(self) -> None:
+        """After a fault the tables say where to go on; until they answer, that is a fault like any other."""
+        if self._adrift:
             self._coordinator.resync()
             self._take_up()
-            return self.stop.is_set()
+            self._adrift = False
 
     def _step(self) -> bool:
         """Plans the next epoch if it is due, else commits the oldest one; True when all is done."""
@@ -139,7 +149,7 @@ class Engine:
             if planned is not None:
                 self._launch(planned)
                 return False
-            finished = self._goal is not None and self.progress.planned.covers(_ends(self._goal))
+            finished = self._goal is not None
         if finished and not self._flight:
             return True
         if self._flight and (finished or len(self._flight) == self._in_flight_max):
@@ -159,8 +169,10 @@ class Engine:
         return self._stopping
 
     def _plan(self) -> tuple[PlannedEpoch | None, float]:
-        """The next epoch, or how long to wait before looking again."""
-        seen = self._goal or self._parts.source.observe()
+        """The next epoch, or how long to wait before looking again; with a goal, None once it is reached."""
+        seen = self._parts.source.observe()
+        if self._goal is not None:
+            seen = seen.up_to(self._goal)
         match reconcile(self.progress.planned, seen, fail_on_data_loss=self._fail_on_data_loss):
             case SourceStop(error):
                 raise error
@@ -179,6 +191,8 @@ class Engine:
             case Hold(seconds):
                 if self._cut_at is None:
                     self._cut_at = time.monotonic()
+                if not waiting and not self._flight:
+                    self._failures = 0  # idle and well: faults with quiet times in between do not add up
                 return None, min(self._poll_s, max(seconds, _POLL_S_MIN))
             case Cut(limit):
                 span = cut(base, seen, limit)
@@ -195,16 +209,16 @@ class Engine:
     def _commit_oldest(self) -> None:
         planned, future = self._flight[0]
         written = future.result()
-        self._flight.popleft()
         self._record_bytes = written.record_bytes or self._record_bytes
         self._tell(EpochWritten(planned.number, written.outcome.counts.delivered, written.seconds))
         if (stop := recreated_topic(planned.base, self._parts.source.observe())) is not None:
             raise stop.error
+        self._flight.popleft()  # from here on its files may be in a table, and nobody may give them up
         landed = self._coordinator.commit(written.outcome)
+        self._failures = 0
         if landed is None:
             self._tell(EpochCarried(planned.number))
             return
-        self._failures = 0
         self.progress.commit(landed.register.frontier)
         self._tell(EpochLanded(landed, written.seconds + landed.commit_ms / 1000))
         self._parts.source.acknowledge(landed.register.frontier)

@@ -98,6 +98,8 @@ def _near(given: object, allowed: str) -> str:
 def _nearest(location: list[str]) -> str:
     """Names the nearest known key of the same section, else the same key of another section."""
     wrong, section = location[-1], location[:-1]
+    if wrong in _keys_at(section):
+        return f"; it belongs to another {section[0]}.type"
     near = [".".join([*section, name]) for name in difflib.get_close_matches(wrong, _keys_at(section), 1)]
     near += [key for key in all_keys() if key.rsplit(".", 1)[-1] == wrong]
     if near:

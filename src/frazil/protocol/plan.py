@@ -46,6 +46,15 @@ class SourceObserved:
     logs: Mapping[Partition, Log]
     topic_ids: Mapping[str, str]
 
+    def up_to(self, goal: SourceObserved) -> SourceObserved:
+        """The same, but no further than an earlier look reached; what is lost meanwhile is still seen to be."""
+        logs = {
+            partition: Log(log.earliest, max(log.earliest, min(log.end, goal.logs[partition].end)))
+            for partition, log in self.logs.items()
+            if partition in goal.logs
+        }
+        return SourceObserved(logs, self.topic_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:

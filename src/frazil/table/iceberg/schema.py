@@ -54,15 +54,14 @@ def require_compatible(table: str, declared: Schema, actual: Schema) -> None:
     problems = _problems("", declared.fields, actual.fields)
     if not problems:
         return
-    expected, found = render_schema(declared), render_schema(actual)
     raise SchemaMismatch(
         f"the declared schema does not fit the table {table}:\n"
         + "\n".join(f"  - {problem}" for problem in problems)
         + "\n"
-        + _side_by_side(expected, found),
+        + _side_by_side(declared, actual),
         "change decode.schema (or transform.sql) to fit the table, or evolve the table first",
-        expected=expected,
-        actual=found,
+        expected=render_schema(declared),
+        actual=render_schema(actual),
     )
 
 
@@ -103,7 +102,7 @@ def _problems(path: str, declared: tuple[NestedField, ...], actual: tuple[Nested
         if column is None:
             problems.append(f"column {name} is not in the table")
         elif column.required and not field.required:
-            problems.append(f"column {name} may be null as declared, but not in the table")
+            problems.append(_nullable(name))
         else:
             problems += _type_problems(name, field.field_type, column.field_type)
     problems += [
@@ -117,14 +116,23 @@ def _type_problems(name: str, declared: IcebergType, actual: IcebergType) -> lis
         case StructType(), StructType():
             return _problems(f"{name}.", declared.fields, actual.fields)
         case ListType(), ListType():
-            return _type_problems(f"{name}.element", declared.element_type, actual.element_type)
+            element = f"{name}.element"
+            if actual.element_required and not declared.element_required:
+                return [_nullable(element)]
+            return _type_problems(element, declared.element_type, actual.element_type)
         case MapType(), MapType():
             keys = _type_problems(f"{name}.key", declared.key_type, actual.key_type)
+            if actual.value_required and not declared.value_required:
+                return [*keys, _nullable(f"{name}.value")]
             return keys + _type_problems(f"{name}.value", declared.value_type, actual.value_type)
         case _ if declared == actual or _widens(declared, actual):
             return []
         case _:
             return [f"column {name} is {declared} as declared, but {actual} in the table"]
+
+
+def _nullable(name: str) -> str:
+    return f"column {name} may be null as declared, but not in the table"
 
 
 def _widens(declared: IcebergType, actual: IcebergType) -> bool:
@@ -140,18 +148,11 @@ def _widens(declared: IcebergType, actual: IcebergType) -> bool:
             return False
 
 
-def _side_by_side(expected: str, actual: str) -> str:
-    left, right = ["declared", *_columns(expected)], ["in the table", *_columns(actual)]
+def _side_by_side(declared: Schema, actual: Schema) -> str:
+    left, right = ["declared", *_columns(declared)], ["in the table", *_columns(actual)]
     width = max(len(line) for line in left)
-    return "\n".join(f"  {a:<{width}}  |  {b}" for a, b in zip_longest(left, right, fillvalue=""))
+    return "\n".join(f"  {a:<{width}}  |  {b}".rstrip() for a, b in zip_longest(left, right, fillvalue=""))
 
 
-def _columns(ddl: str) -> list[str]:
-    """Splits a DDL text at its top-level commas."""
-    columns, depth, start = [], 0, 0
-    for index, char in enumerate(ddl):
-        depth += (char in "<(") - (char in ">)")
-        if char == "," and depth == 0:
-            columns.append(ddl[start:index].strip())
-            start = index + 1
-    return [*columns, ddl[start:].strip()]
+def _columns(schema: Schema) -> list[str]:
+    return [render_schema(Schema(field)) for field in schema.fields]

@@ -1,0 +1,151 @@
+"""The command line without Spark: what is printed, and with which code it ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from frazil import __version__, cli
+from frazil.errors import FrazilError
+from frazil.pipeline import secrets
+
+
+class Ran:
+    def __init__(self, code: object, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+class Frazil:
+    """The command, called as a shell would call it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> Ran:
+        self._monkeypatch.setattr(sys, "argv", ["frazil", *arguments])
+        try:
+            cli.main()
+            code: object = 0
+        except SystemExit as end:
+            code = end.code
+        out, err = self._capsys.readouterr()
+        return Ran(code, out, err)
+
+
+@pytest.fixture
+def frazil(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Frazil:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(secrets, "_known", set())
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "dumb")
+    return Frazil(monkeypatch, capsys)
+
+
+def test_it_tells_its_version(frazil: Frazil) -> None:
+    assert frazil("--version").out == f"frazil {__version__}\n"
+
+
+def test_without_a_command_it_shows_the_commands(frazil: Frazil) -> None:
+    shown = frazil()
+    assert all(command in shown.out + shown.err for command in ("init", "validate", "run", "status", "history"))
+
+
+def test_init_writes_a_file_that_validate_accepts(frazil: Frazil) -> None:
+    """CLI-02."""
+    assert frazil("init", "orders.toml", "--name", "orders").code == 0
+    assert 'name = "orders"' in Path("orders.toml").read_text(encoding="utf-8")
+    checked = frazil("validate", "orders.toml")
+    assert checked.code == 0
+    assert "orders.toml: the file is fine" in checked.out
+
+
+def test_init_replaces_no_file_unless_told_to(frazil: Frazil) -> None:
+    Path("orders.toml").write_text("mine", encoding="utf-8")
+    refused = frazil("init", "orders.toml")
+    assert refused.code == 2
+    assert "is there already" in refused.err
+    assert Path("orders.toml").read_text(encoding="utf-8") == "mine"
+    assert frazil("init", "orders.toml", "--force").code == 0
+
+
+def test_init_into_nowhere_is_refused(frazil: Frazil) -> None:
+    refused = frazil("init", "no/such/folder/orders.toml")
+    assert refused.code == 2
+    assert "cannot be written: No such file or directory" in refused.err
+
+
+@pytest.mark.parametrize("command", ["validate", "run", "status", "history"])
+def test_a_missing_file_is_a_config_error_with_a_remedy(frazil: Frazil, command: str) -> None:
+    """CLI-03."""
+    refused = frazil(command, "nowhere.toml")
+    assert refused.code == 2
+    assert refused.err.startswith("Config there is no file nowhere.toml")
+    assert "frazil init" in refused.err
+    assert "Traceback" not in refused.err
+    assert refused.out == ""
+
+
+def test_a_config_error_lists_the_allowed_values(frazil: Frazil) -> None:
+    """CLI-03."""
+    frazil("init", "orders.toml")
+    file = Path("orders.toml")
+    file.write_text(file.read_text(encoding="utf-8").replace('format = "json"', 'format = "xml"'), encoding="utf-8")
+    refused = frazil("validate", "orders.toml")
+    assert refused.code == 2
+    assert "decode.format: 'xml' is not allowed; allowed are 'json' or 'raw'" in refused.err
+
+
+def test_an_unknown_catalog_says_so_by_its_kind(frazil: Frazil) -> None:
+    """CLI-03, SINK-10."""
+    frazil("init", "orders.toml")
+    file = Path("orders.toml")
+    file.write_text(
+        file.read_text(encoding="utf-8").replace("[catalog]", '[catalog]\ntype = "oracle"'), encoding="utf-8"
+    )
+    refused = frazil("validate", "orders.toml")
+    assert refused.code == 2
+    assert refused.err.startswith("UnsupportedCatalog catalog.type: 'oracle' is not allowed; allowed are 'sqlite'")
+
+
+def test_a_bad_schema_is_pointed_at_without_starting_spark(frazil: Frazil) -> None:
+    frazil("init", "orders.toml")
+    file = Path("orders.toml")
+    text = file.read_text(encoding="utf-8").replace("customer STRING", "customer STRNG")
+    file.write_text(text, encoding="utf-8")
+    refused = frazil("validate", "orders.toml")
+    assert refused.code == 2
+    assert "STRNG is not a type (column customer)" in refused.err
+    assert "^ line 1, column" in refused.err
+
+
+def test_a_partition_that_does_not_fit_is_refused_without_starting_spark(frazil: Frazil) -> None:
+    frazil("init", "orders.toml")
+    file = Path("orders.toml")
+    file.write_text(file.read_text(encoding="utf-8").replace("day(placed_at)", "day(placed_on)"), encoding="utf-8")
+    assert "there is no column 'placed_on'" in frazil("validate", "orders.toml").err
+
+
+@pytest.mark.parametrize("kind", [each for each in FrazilError.__subclasses__() for each in each.__subclasses__()])
+def test_every_failure_prints_its_kind_and_remedy_and_ends_with_a_code_that_is_not_zero(
+    frazil: Frazil, monkeypatch: pytest.MonkeyPatch, kind: type[FrazilError]
+) -> None:
+    """CLI-03, SEC-02: brackets are no markup, secrets are masked."""
+    monkeypatch.setattr(secrets, "_known", {"hunter2"})
+
+    def fail(file: Path) -> None:
+        raise kind("orders[0] said [/bold] and [red]hunter2", "do [this]")
+
+    monkeypatch.setattr(cli, "load_pipeline", fail)
+    failed = frazil("validate", "x.toml")
+    assert failed.code == (2 if kind.kind in {"Config", "UnsupportedCatalog"} else 1)
+    assert failed.err == f"{kind.kind} orders[0] said [/bold] and [red]••••\n  → do [this]\n"
+    assert failed.out == ""
+
+
+@pytest.mark.parametrize("name", ["[bold].toml", "a [red] c.toml"])
+def test_file_names_are_no_markup(frazil: Frazil, name: str) -> None:
+    assert name in frazil("init", name).out
+    assert name in frazil("validate", name).out
