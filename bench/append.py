@@ -85,7 +85,7 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="end with one line of JSON")] = False,
 ) -> None:
     """Measures how fast a Kafka topic lands in an Iceberg table, beside Spark's own source and writer."""
-    with _warehouse() as warehouse, _session(warehouse) as spark, Broker() as broker:
+    with _warehouse() as warehouse, bench_session(warehouse) as spark, Broker() as broker:
         contest = Contest(spark, warehouse, Meter(besides=[broker.pid]))
         results = {
             shape.name: contest.run(_fill(broker, shape, records), rounds)
@@ -186,7 +186,8 @@ def _warehouse() -> Iterator[Path]:
 
 
 @contextmanager
-def _session(warehouse: Path) -> Iterator[SparkSession]:
+def bench_session(warehouse: Path) -> Iterator[SparkSession]:
+    """Spark with the peer's jars and with the catalog in `warehouse`."""
     catalog = CatalogSection(type="sqlite", name=CATALOG, warehouse=str(warehouse))
     conf = spark_catalog_conf(catalog) | {
         "spark.jars": ",".join(str(jar) for jar in jars("spark") + jars("bench")),
@@ -225,7 +226,7 @@ def _print_table(results: dict[str, Scores], rounds: int, commit_ms: Sequence[fl
     )
     grid.add_column("topic", no_wrap=True)
     grid.add_column("by", no_wrap=True)
-    for heading in ("records/s", "CPU s/million", "MB written", "time ratio", "CPU ratio"):
+    for heading in ("records a second", "CPU s per million", "MB written", "time ratio", "CPU ratio"):
         grid.add_column(heading, justify="right")
     for scores in results.values():
         for name, score in scores.items():

@@ -80,8 +80,10 @@ def init(
     force: Annotated[bool, typer.Option(help="replace a file that is there")] = False,
 ) -> None:
     """Write a commented pipeline file to start from."""
+    from frazil.pipeline.load import parse_name
     from frazil.pipeline.template import pipeline_template
 
+    name = parse_name(name)
     if file.exists() and not force:
         raise ConfigError(f"{file} is there already", "choose another name, or replace it with --force")
     try:

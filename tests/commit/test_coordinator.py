@@ -36,6 +36,17 @@ def test_every_epoch_is_one_snapshot_of_each_table_it_has_rows_for(shop: Any) ->
     shop.require_gapless()
 
 
+def test_files_that_are_written_show_only_with_their_epochs_commit(shop: Any) -> None:
+    """EPOCH-13: however many files an epoch has, all of them or none."""
+    one = shop.started()
+    outcome = shop.write(one)
+    more = shop.file(shop.anchor, [])
+    assert shop.anchor.live_paths == []
+    one.commit(replace(outcome, files={shop.anchor.name: [*outcome.files[shop.anchor.name], more]}))
+    assert len(shop.anchor.live_paths) == 2
+    assert len(shop.history()) == 2
+
+
 def test_what_landed_is_reported_with_its_counts(shop: Any) -> None:
     """COMMIT-14, COMMIT-20."""
     one = shop.started()
@@ -276,3 +287,15 @@ class TestEmptyEpochs:
         markers = shop.written(one, Span({p0: Range(5, 7)}), filtered=True)
         landed = one.commit(replace(markers, epoch=Epoch(2)), force=True)
         assert landed.register.frontier.positions == {p0: Position(7, None), p1: Position(5, 3)}
+
+
+def test_what_empty_epochs_left_over_is_landed_by_the_heartbeat_when_nothing_more_comes(shop: Any) -> None:
+    """EPOCH-14: carried progress does not wait for the next row."""
+    one = shop.started(heartbeat_s=300.0)
+    assert one.commit(shop.written(one, Span({("orders", 0): Range(0, 5)}), filtered=True)) is None
+    assert one.tend() is None, "not due yet"
+    shop.clock.now_ms += 300_000
+    landed = one.tend()
+    assert landed is not None
+    assert one.frontier.offset(("orders", 0)) == 5
+    assert one.tend() is None, "nothing is left over"

@@ -197,3 +197,22 @@ def test_a_table_rolled_back_to_nothing_is_noticed(shop: Any) -> None:
     shop.anchor.roll_back(99)
     with pytest.raises(TableChanged, match="rolled back or replaced"):
         shop.coordinator().start(fail, take_over=True)
+
+
+def test_a_recreated_anchor_is_noticed_although_no_dead_letter_ever_came(shop: Any) -> None:
+    """FAULT-38: the side table was started more than once, so the anchor had a frontier."""
+    shop.started()
+    shop.started()
+    shop.anchor.recreate()
+    with pytest.raises(TableChanged, match="dropped and created again"):
+        shop.coordinator().start(fail, take_over=True)
+
+
+def test_a_clock_that_is_an_hour_ahead_elsewhere_costs_no_more_than_three_intervals(shop: Any) -> None:
+    """The courtesy counts how long the tables were seen to stand still, not only what two clocks say."""
+    shop.clock.now_ms += 3_600_000
+    shop.started("elsewhere/1/1")
+    shop.clock.now_ms -= 3_600_000
+    before = shop.clock.now_ms
+    shop.coordinator().start(shop.beginning)
+    assert shop.clock.now_ms - before <= 95_000

@@ -480,3 +480,12 @@ class TestSecrets:
         ):
             assert "hunter2" not in told
             assert "in-the-file" not in told
+
+
+def test_a_named_warehouse_of_a_rest_catalog_is_not_a_folder() -> None:
+    rest = spec(catalog={"type": "rest", "uri": "http://127.0.0.1:8181", "warehouse": "demo"})
+    assert rest.at(Path("/srv")).catalog.warehouse == "demo"
+
+
+def test_a_key_of_another_source_type_is_called_that() -> None:
+    assert "source.seed: unknown key; it belongs to another source.type" in refusal(source__seed=1)

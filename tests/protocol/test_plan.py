@@ -18,6 +18,7 @@ from frazil.protocol.plan import (
     Unsure,
     backlog,
     cut,
+    lag,
     reconcile,
     recreated_topic,
 )
@@ -247,3 +248,16 @@ def test_a_decision_is_always_possible_to_follow(
             assert limit == 1 or limit * record_bytes <= POLICY.max_bytes
         case Hold(seconds):
             assert 0 <= seconds <= POLICY.interval_s
+
+
+def test_a_topic_taken_out_of_the_pipeline_file_is_a_matter_for_the_user() -> None:
+    both = Frontier({("a", 0): Position(5), ("b", 0): Position(5)}, {"a": "1", "b": "2"})
+    found = reconcile(both, SourceObserved({("a", 0): Log(0, 9)}, {"a": "1"}), fail_on_data_loss=True)
+    assert isinstance(found, SourceStop)
+    assert "no longer names b" in str(found.error)
+
+
+def test_lag_is_counted_from_the_frontier_or_from_what_is_left_of_the_log() -> None:
+    logs = {("a", 0): Log(0, 9), ("a", 1): Log(4, 9), ("a", 2): Log(0, 9)}
+    frontier_of_a = Frontier({("a", 0): Position(7), ("a", 1): Position(1)})
+    assert lag(frontier_of_a, SourceObserved(logs, {})) == {("a", 0): 2, ("a", 1): 5, ("a", 2): 9}

@@ -128,11 +128,16 @@ class Coordinator:
         2. decide: begin, resume, wait for another coordinator, or stop;
         3. commit an empty snapshot to each, side tables first; if somebody else was quicker, observe again.
         """
+        seen: dict[str, TableObserved] = {}
         while True:
-            seen = {table.name: self._observe(table) for table in self._tables}
+            before, seen = seen, {table.name: self._observe(table) for table in self._tables}
+            if seen != before:
+                watched_since_ms = self._world.now_ms()
             anchor = seen[self._anchor.name]
             sides = [s for name, s in seen.items() if name != self._anchor.name]
-            around = Circumstances(self._world.now_ms(), self._is_dead(seen), take_over, adopt)
+            now_ms = self._world.now_ms()
+            watched_s = (now_ms - watched_since_ms) / 1000
+            around = Circumstances(now_ms, self._is_dead(seen), take_over, adopt, watched_s)
             match decide_start(anchor, sides, around):
                 case Stop(error):
                     raise error
@@ -179,6 +184,10 @@ class Coordinator:
             files=sum(map(len, files.values())),
             commit_ms=self._committed_ms - began_ms,
         )
+
+    def tend(self) -> Landed | None:
+        """Lands what empty epochs left over once the heartbeat is due; for when no further epoch comes."""
+        return self.settle() if self._heartbeat_due() else None
 
     def settle(self) -> Landed | None:
         """Lands what empty epochs left over, so that a stop loses no progress."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from frazil.commit import Landed
-from frazil.protocol.positions import Frontier, Span
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class BacklogSeen:
 class EpochPlanned:
     epoch: int
     span: Span
+    skipped: Span = EMPTY_SPAN
+    """lost by the source, and the user allows it"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from frazil.engine.assemble import open_source
 from frazil.errors import FrazilError
 from frazil.pipeline import PipelineSpec
-from frazil.protocol.plan import SourceObserved
+from frazil.protocol.plan import lag
 from frazil.protocol.positions import Frontier, Partition
 from frazil.protocol.summary import CommitRecord
 from frazil.table.iceberg import IcebergCatalog
@@ -50,7 +50,7 @@ def inspect_pipeline(spec: PipelineSpec, spark: SparkSession) -> PipelineStatus:
             source.close()
     except FrazilError as error:
         return PipelineStatus(tables, None, error.message)
-    return PipelineStatus(tables, _lag(frontier or Frontier(), seen))
+    return PipelineStatus(tables, lag(frontier or Frontier(), seen))
 
 
 def pipeline_history(spec: PipelineSpec, spark: SparkSession) -> list[CommitRecord]:
@@ -74,10 +74,3 @@ def _table_status(catalog: IcebergCatalog, writer: str, name: str) -> TableStatu
         committed_ms=seen.sign.timestamp_ms if seen.sign else None,
         frontier=seen.register.frontier,
     )
-
-
-def _lag(frontier: Frontier, seen: SourceObserved) -> dict[Partition, int]:
-    return {
-        partition: max(0, log.end - max(frontier.offset(partition) or 0, log.earliest))
-        for partition, log in sorted(seen.logs.items())
-    }

@@ -35,6 +35,7 @@ from frazil.protocol.plan import (
     Unsure,
     backlog,
     cut,
+    lag,
     reconcile,
     recreated_topic,
 )
@@ -159,6 +160,7 @@ class Engine:
             if self._flight[0][1].done():
                 self._commit_oldest()
         else:
+            self._coordinator.tend()
             self.stop.wait(pause_s)
         return False
 
@@ -182,7 +184,7 @@ class Engine:
                 pass
         self.progress.receive(self.progress.received.later(_ends(seen)))
         waiting = backlog(base, seen)
-        self._tell(BacklogSeen(backlog(self._coordinator.frontier.later(base), seen)))
+        self._tell(BacklogSeen(sum(lag(self._coordinator.frontier, seen).values())))
         elapsed_s = 0.0 if self._cut_at is None else time.monotonic() - self._cut_at
         drain = self._cut_at is None or self._goal is not None
         match self._policy.decide(
@@ -202,7 +204,7 @@ class Engine:
         self._cut_at = time.monotonic()
         self._next_epoch = Epoch(planned.number + 1)
         self.progress.plan(planned.base.advance(planned.span))
-        self._tell(EpochPlanned(planned.number, planned.span))
+        self._tell(EpochPlanned(planned.number, planned.span, planned.skipped))
         future = self._pool.submit(write_epoch, self._parts, self._targets, planned)
         self._flight.append((planned, future))
 

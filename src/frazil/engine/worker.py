@@ -153,14 +153,19 @@ def _decoded(plan: EpochPlan, report: TaskReport) -> Iterator[Decoded]:
     decode = decoder(plan.decode)
     for part in plan.shares[report.task]:
         for records in plan.reader.read(part):
-            _count(records, report)
+            _count(records, part, report)
             yield decode(records)
 
 
-def _count(records: Records, report: TaskReport) -> None:
+def _count(records: Records, part: Slice, report: TaskReport) -> None:
+    """A leader epoch is reported for the record before the slice's end only.
+
+    Offsets after the last record, transaction markers for one, may be of a later epoch, and an epoch that is
+    too old for its offset looks like a truncated log.
+    """
     report.delivered += len(records)
     report.delivered_bytes += sum(map(len, filter(None, records.values)))
-    if records.leader_epoch is not None:
+    if records.leader_epoch is not None and records.offsets[-1] == part.end - 1:
         report.leader_epochs[records.topic, records.partition] = records.leader_epoch
 
 

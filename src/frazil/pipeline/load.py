@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from frazil.errors import ConfigError, UnsupportedCatalog
 from frazil.pipeline import secrets
-from frazil.pipeline.spec import PipelineSpec, Section
+from frazil.pipeline.spec import PipelineSection, PipelineSpec, Section
 
 
 def load_pipeline(path: Path) -> PipelineSpec:
@@ -41,6 +41,14 @@ def parse_pipeline(tree: Mapping[str, Any]) -> PipelineSpec:
         lines = list(dict.fromkeys(line for detail in details for line in _explain(detail)))
         kind = UnsupportedCatalog if all(d["loc"] == ("catalog", "type") for d in details) else ConfigError
         raise kind("\n".join(lines)) from None
+
+
+def parse_name(name: str) -> str:
+    """A pipeline's name, checked as the file's would be."""
+    try:
+        return PipelineSection(name=name).name
+    except ValidationError as error:
+        raise ConfigError(f"pipeline.name: {name!r} is not allowed; expected {_cause(error.errors()[0])}") from None
 
 
 def _explain(detail: ErrorDetails) -> Iterator[str]:

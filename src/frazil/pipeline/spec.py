@@ -179,6 +179,13 @@ class CatalogSection(Section):
     prop: PassThrough = {}
     """any further catalog property, under Iceberg's names"""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the warehouse is a folder; servers may give theirs a name, which looks like a relative path."""
+        if ":" in self.warehouse:
+            return False
+        return self.type in {"sqlite", "memory"} or self.warehouse.startswith((".", "/"))
+
     @model_validator(mode="after")
     def _addressed(self) -> CatalogSection:
         if self.type in {"rest", "hive", "nessie", "jdbc"} and not self.uri:
@@ -232,7 +239,7 @@ class PipelineSpec(Section):
     def at(self, folder: Path) -> PipelineSpec:
         """The same pipeline with relative paths taken from `folder`, where its file lies."""
         warehouse = self.catalog.warehouse
-        if "://" in warehouse or warehouse.startswith("file:"):
+        if not self.catalog.is_local:
             return self
         catalog: dict[str, Any] = {"warehouse": str((folder / warehouse).resolve())}
         return self.model_copy(update={"catalog": self.catalog.model_copy(update=catalog)})

@@ -169,7 +169,7 @@ def _register_changed(seen: TableObserved, proposal: Proposal) -> TableChanged:
     return TableChanged(
         f"{seen.table}: the register of writer {proposal.writer} is not what this coordinator left there: "
         f"found {_brief(found)}, expected {_brief(planned)}",
-        "restore the table property from the table's metadata history, then start again",
+        "start again: a start takes up what the table says. If it is refused, somebody edited the property by hand",
     )
 
 

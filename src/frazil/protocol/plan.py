@@ -10,6 +10,7 @@ gives every partition a place to read from or stops. `FlushPolicy` says when to 
     earliest beyond the frontier      Stop, the lost range named; or skip it if the user allows loss
     partition without a position      read from its earliest offset
     partition missing in the answer   Unsure: ask again; never start it over
+    topic no longer asked for         Stop: it was taken out of the pipeline file
     gaps between records              nothing: compaction and transaction markers leave them
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from frazil.errors import DataLoss, SourceChanged, TerminalError
+from frazil.errors import ConfigError, DataLoss, SourceChanged, TerminalError
 from frazil.protocol.positions import (
     EMPTY_SPAN,
     Frontier,
@@ -83,6 +84,9 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
     if (recreated := recreated_topic(frontier, seen)) is not None:
         return recreated
     missing = sorted(p for p in frontier.positions if p not in seen.logs)
+    dropped = sorted({topic for topic, _ in missing if topic not in seen.topic_ids})
+    if dropped and seen.topic_ids:
+        return SourceStop(_not_named(dropped))
     if missing:
         names = ", ".join(name_partition(p) for p in missing)
         return Unsure(f"the brokers' answer does not mention {names}")
@@ -118,6 +122,14 @@ def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | No
 def backlog(frontier: Frontier, seen: SourceObserved) -> int:
     """How many offsets lie between the frontier and the end."""
     return sum(max(0, log.end - (frontier.offset(p) or 0)) for p, log in seen.logs.items())
+
+
+def lag(frontier: Frontier, seen: SourceObserved) -> dict[Partition, int]:
+    """How many offsets of each partition the table does not have yet."""
+    return {
+        partition: max(0, log.end - max(frontier.offset(partition) or 0, log.earliest))
+        for partition, log in sorted(seen.logs.items())
+    }
 
 
 def cut(frontier: Frontier, seen: SourceObserved, max_records: int) -> Span:
@@ -181,6 +193,14 @@ def _recreated(topic: str, before: str, now: str) -> SourceChanged:
     return SourceChanged(
         f"topic {topic} was deleted and created again: its id is {now}, the frontier was recorded under {before}",
         "give the pipeline another name and table to read the new topic from its start",
+    )
+
+
+def _not_named(topics: list[str]) -> ConfigError:
+    names = ", ".join(topics)
+    return ConfigError(
+        f"source.topics no longer names {names}, which this pipeline has been reading",
+        "name it again; to leave a topic out for good, give the pipeline another name and table",
     )
 
 

@@ -11,7 +11,8 @@ table's own is read again for the anchor and left out for the side table.
     observed                                          decision
     nothing anywhere, anchor empty                    Begin: resolve the starting offsets
     nothing on the anchor, a side table at epoch 0    Resume at the offsets the first start resolved
-    nothing on the anchor, a side table further on    Stop: the anchor was recreated
+    nothing on the anchor, a side table further on,   Stop: the anchor was recreated
+      or started more than once
     data on the anchor, but no register               Stop, unless told to adopt it
     the same, told to adopt it, side tables further   Begin: resolve anew, epochs are counted on from theirs
     register of another table uuid                    Stop
@@ -80,6 +81,8 @@ class Circumstances:
     """the user said so"""
     adopt: bool = False
     """the user lets frazil append to a table that already has data"""
+    watched_s: float = 0.0
+    """how long the tables have been seen to stand still; clocks of two hosts may differ by more than that"""
 
 
 def decide_start(anchor: TableObserved, sides: Sequence[TableObserved], around: Circumstances) -> Decision:
@@ -94,7 +97,7 @@ def decide_start(anchor: TableObserved, sides: Sequence[TableObserved], around: 
     generation = Generation(max(r.generation for r in registers) + 1)
     epoch = Epoch(max(r.epoch for r in registers))
     adopted = anchor.register is None and anchor.has_rows
-    if anchor.register is None and not adopted and epoch > 0:
+    if anchor.register is None and not adopted and (epoch > 0 or generation > 2):
         return Stop(_anchor_recreated(anchor, sides))
     if (wait := _courtesy(tables, around)) is not None:
         return wait
@@ -124,11 +127,12 @@ def _impossible(seen: TableObserved, *, adopt: bool) -> TerminalError | None:
 
 
 def _anchor_recreated(anchor: TableObserved, sides: Sequence[TableObserved]) -> TableChanged:
-    ahead = next(s for s in sides if s.register is not None and s.register.epoch > 0)
+    known = [s for s in sides if s.register is not None]
+    ahead = max(known, key=lambda s: (s.register.epoch, s.register.generation) if s.register else (0, 0))
     assert ahead.register is not None
     return TableChanged(
-        f"{anchor.table} has no frontier, but its side table {ahead.table} is at epoch {ahead.register.epoch}: "
-        f"{anchor.table} was dropped and created again",
+        f"{anchor.table} has no frontier, but its side table {ahead.table} is at epoch {ahead.register.epoch} of "
+        f"generation {ahead.register.generation}: {anchor.table} was dropped and created again",
         f"bring it back, or drop {ahead.table} as well to begin anew from starting_offsets",
     )
 
@@ -141,8 +145,8 @@ def _courtesy(tables: Sequence[TableObserved], around: Circumstances) -> Wait | 
     for seen in tables:
         if seen.register is None or seen.sign is None:
             continue
-        silent_s = (around.now_ms - seen.sign.timestamp_ms) / 1000
+        silent_s = max(around.watched_s, (around.now_ms - seen.sign.timestamp_ms) / 1000)
         remaining_s = SILENT_INTERVALS * seen.sign.interval_s - silent_s
         if remaining_s > 0:
-            waits.append(Wait(remaining_s, seen.register.coordinator))
+            waits.append(Wait(min(remaining_s, SILENT_INTERVALS * seen.sign.interval_s), seen.register.coordinator))
     return max(waits, key=lambda wait: wait.seconds, default=None)

@@ -56,6 +56,8 @@ def log_events(pipeline: str, table: str) -> Callable[[Event], None]:
                 frontier = event.frontier.encode()
                 log.info("started", generation=event.generation, epoch=event.epoch, frontier=frontier, ui=event.ui)
             case EpochPlanned():
+                if event.skipped:
+                    log.warning("records lost by the source", epoch=event.epoch, span=event.skipped.encode())
                 log.info("epoch begun", epoch=event.epoch, records=event.span.records, span=event.span.encode())
             case EpochWritten():
                 log.info("epoch written", epoch=event.epoch, rows=event.records, duration_ms=_ms(event.seconds))

@@ -166,9 +166,7 @@ def _first_line(error: Py4JError) -> str:
 
 
 def _warehouse(section: CatalogSection) -> str:
-    if urlparse(section.warehouse).scheme:
-        return section.warehouse
-    return Path(section.warehouse).resolve().as_uri()
+    return Path(section.warehouse).resolve().as_uri() if section.is_local else section.warehouse
 
 
 def _sqlite_uri(section: CatalogSection) -> str:
