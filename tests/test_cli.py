@@ -141,7 +141,7 @@ def test_every_failure_prints_its_kind_and_remedy_and_ends_with_a_code_that_is_n
     monkeypatch.setattr(cli, "load_pipeline", fail)
     failed = frazil("validate", "x.toml")
     assert failed.code == (2 if kind.kind in {"Config", "UnsupportedCatalog"} else 1)
-    assert failed.err == f"{kind.kind} orders[0] said [/bold] and [red]••••\n  → do [this]\n"
+    assert failed.err == f"{kind('').label} orders[0] said [/bold] and [red]••••\n  → do [this]\n"
     assert failed.out == ""
 
 

@@ -54,7 +54,9 @@ def main() -> None:
     try:
         app()
     except FrazilError as error:
-        _err.print(f"[bold red]{error.kind}[/bold red] {escape(mask(str(error)))}", highlight=False, soft_wrap=True)
+        _err.print(
+            f"[bold red]{error.label}[/bold red] {escape(mask(str(error)))}", highlight=False, soft_wrap=True
+        )
         sys.exit(_EXIT_CONFIG if isinstance(error, ConfigError | SetupError) else 1)
 
 
@@ -99,7 +101,7 @@ def validate(
     file: PipelineFile,
     connect: Annotated[bool, typer.Option("--connect", help="also ask Kafka, the catalog and the table")] = False,
 ) -> None:
-    """Check a pipeline file, and with --connect everything it points at. Writes nothing."""
+    """Check a pipeline file, and with --connect everything it points at. Creates no table, writes no row."""
     from frazil.engine import decode_plan
 
     spec = load_pipeline(file)

@@ -44,6 +44,12 @@ class FrazilError(Exception):
         self.message = message
         self.remedy = remedy
 
+    @property
+    def label(self) -> str:
+        """The kind, and the class where it says more."""
+        name = type(self).__name__
+        return self.kind if name in (self.kind, f"{self.kind}Error") else f"{self.kind} ({name})"
+
     def __str__(self) -> str:
         return f"{self.message}\n  → {self.remedy}" if self.remedy else self.message
 

@@ -152,7 +152,7 @@ def test_a_signal_finishes_the_epoch_and_exits_with_zero(make_rig: Callable[...,
     with running("run", str(write_pipeline(rig))) as process:
         wait_for(process, "epoch committed")
         rig.produce_orders(50, 10)
-        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)
         wait_for(process, "stopping")
         assert process.wait(60) == 0
     offsets = [offset for _, offset in rig.offsets()]

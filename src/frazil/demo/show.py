@@ -142,7 +142,7 @@ def _progress(out: Console) -> Progress:
 
 
 def _query(spark: SparkSession, table: str, out: Console) -> None:
-    grid = Grid(title=f"revenue by the hour, asked of {table}", title_justify="left")
+    grid = Grid(title="revenue by the hour", title_justify="left")
     for column in ("hour", "orders", "revenue"):
         grid.add_column(column, justify="right")
     for row in spark.sql(_QUERY.format(table=table)).collect():

@@ -46,7 +46,9 @@ def unpack(failure: Exception) -> FrazilError:
         if (error := _unpacked(packed)) is not None:
             return error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = next((line for line in lines if "Error" in line or "Exception" in line), lines[0] if lines else "")
+    # A Python traceback ends with what happened; Java's begins with it.
+    python = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt)\b", line)]
+    telling = (python or lines or [""])[-1 if python else 0]
     return WorkerFailed(f"a Spark task failed: {telling[:500]}", "Spark's log and UI have the whole story")
 
 

@@ -242,4 +242,6 @@ class PipelineSpec(Section):
         if not self.catalog.is_local:
             return self
         catalog: dict[str, Any] = {"warehouse": str((folder / warehouse).resolve())}
+        if self.catalog.type == "sqlite" and self.catalog.uri and ":" not in self.catalog.uri:
+            catalog["uri"] = str((folder / self.catalog.uri).resolve())
         return self.model_copy(update={"catalog": self.catalog.model_copy(update=catalog)})

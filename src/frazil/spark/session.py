@@ -59,14 +59,32 @@ def _start_jvm(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSess
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    needed = [str(jar) for jar in jars("spark")]
+    further = [jar for jar in conf.get("spark.jars", "").split(",") if jar and jar not in needed]
     settings = {
         **_CORE_CONF,
-        "spark.jars": ",".join(str(jar) for jar in jars("spark")),
         "spark.driver.memory": "2g",
         "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={LOGGING_FILE.as_uri()}"',
         **conf,
+        "spark.jars": ",".join([*needed, *further]),
     }
+    _launch_apart(settings)
     return _open(app_name, master, settings)
+
+
+def _launch_apart(settings: Mapping[str, str]) -> None:
+    """Starts the JVM in a process group of its own.
+
+    A supervisor that signals our whole group wants us to finish; without this it would kill the JVM under the
+    epoch that is being finished. The JVM ends by itself when we do: it reads our end of a pipe.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _join_submitted_jvm(app_name: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
