@@ -226,20 +226,34 @@ def _watching(spec: PipelineSpec) -> Iterator[Observer]:
 def _signals(stop: threading.Event) -> Iterator[None]:
     """The first signal asks to stop, the second one does not ask.
 
-    The handler interrupts whatever the main thread does, holding a log's lock perhaps: so it only sets a flag.
+    The handler interrupts whatever the main thread does, which may hold the event's own lock: so it takes none,
+    and another thread passes the wish on.
     """
+    asked = False
+    wish, asking = os.pipe()
+
+    def pass_on() -> None:
+        if os.read(wish, 1):
+            stop.set()
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
+        nonlocal asked
+        if asked:
             os._exit(_EXIT_ABORTED)
-        stop.set()
+        asked = True
+        os.write(asking, b"!")
 
+    messenger = threading.Thread(target=pass_on, name="signals", daemon=True)
+    messenger.start()
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        os.close(asking)
+        messenger.join()
+        os.close(wish)
 
 
 if __name__ == "__main__":

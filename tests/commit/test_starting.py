@@ -200,8 +200,7 @@ def test_a_table_rolled_back_to_nothing_is_noticed(shop: Any) -> None:
 
 
 def test_a_recreated_anchor_is_noticed_although_no_dead_letter_ever_came(shop: Any) -> None:
-    """FAULT-38: the side table was started more than once, so the anchor had a frontier."""
-    shop.started()
+    """FAULT-38: the side table remembers the uuid of its anchor."""
     shop.started()
     shop.anchor.recreate()
     with pytest.raises(TableChanged, match="dropped and created again"):

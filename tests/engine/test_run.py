@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -290,3 +291,19 @@ class TestStopping:
         pipeline.engine(available_now=False).run()
         assert [record.action for record in pipeline.table.history("orders")] == ["start"]
         assert {event.records for event in pipeline.told(BacklogSeen)} == {0}
+
+
+def test_a_carried_epoch_is_no_progress_that_resets_the_count_of_faults(pipeline: Pipeline) -> None:
+    """SRC-04: the first epoch has no rows, the second one always fails; ten attempts are ten attempts."""
+    write = pipeline.write
+
+    def first_empty_then_failing(parts: object, targets: object, planned: PlannedEpoch) -> WrittenEpoch:
+        if planned.span.ranges[P0].start > 0:
+            raise SpanUnavailable("always")
+        written = write(parts, targets, planned)
+        return replace(written, outcome=replace(written.outcome, files={}))
+
+    running.write_epoch = first_empty_then_failing  # the fixture puts it back
+    pipeline.source.log = Log(0, 20)
+    with pytest.raises(MaxRetriesExceeded):
+        pipeline.engine().run()

@@ -237,3 +237,12 @@ def test_a_span_counts_its_offsets(span: Span) -> None:
     assume(span.ranges)
     assert span.records == sum(offsets_of(span).values())
     assert bool(span) == (span.records > 0)
+
+
+def test_a_planned_frontier_takes_over_the_leader_epochs_known_at_its_offsets() -> None:
+    """FAULT-44: so that a log that was truncated and has grown again is noticed while the pipeline runs."""
+    planned = Frontier({("a", 0): Position(5), ("a", 1): Position(9), ("a", 2): Position(1)}, {"a": "id"})
+    committed = Frontier({("a", 0): Position(5, 3), ("a", 1): Position(8, 3)})
+    knowing = planned.knowing(committed)
+    assert knowing.positions == {("a", 0): Position(5, 3), ("a", 1): Position(9), ("a", 2): Position(1)}
+    assert knowing.topic_ids == {"a": "id"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 from ast import literal_eval
@@ -112,3 +113,20 @@ def test_a_java_exception_is_known_by_its_classes_and_those_of_its_causes(spark:
     assert {"java.util.concurrent.ExecutionException", "java.lang.Exception"} <= outer
     assert {"java.io.FileNotFoundException", "java.io.IOException", "java.io.Serializable"} <= cause
     assert "java.io.IOException" not in outer
+
+
+def test_secrets_reach_spark_but_neither_the_command_line_nor_its_ui() -> None:
+    """SEC-02: whoever can list processes, or open the UI, sees none of them."""
+    script = """
+import re, psutil
+from frazil.spark import open_session
+key = "spark.sql.catalog.lake.credential"
+spark = open_session("secrets", master="local[1]", conf={key: "id:hunter2", "spark.ui.enabled": "false"})
+assert spark.conf.get(key) == "id:hunter2"
+lines = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+assert any("java" in line for line in lines) and not any("hunter2" in line for line in lines), lines
+assert re.search(spark.conf.get("spark.redaction.regex"), key)
+spark.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections import defaultdict
 
 import pyarrow as pa
@@ -121,3 +122,20 @@ def test_a_number_that_json_cannot_hold_is_refused_as_a_partition(shop):
     by_weight = (4, IdentityTransform(), "weight")
     with pytest.raises(SchemaMismatch, match="nan"):
         shop.write(shop.target(by_weight), shop.orders(1, weight=pa.array([float("nan")])))
+
+
+def test_partitions_that_compress_differently_share_a_writer(shop):
+    """FILE-04: what one partition teaches about compression may leave another's open file without room."""
+    target = shop.target((2, IdentityTransform(), "customer"), target_file_size_bytes=2**20, row_group_rows=20_000)
+
+    def batch(customer, count, city):
+        address = pa.array([{"city": city()} for _ in range(count)])
+        return shop.orders(count, customer=pa.array([customer] * count), address=address)
+
+    writer = shop.writer(target)
+    files = []
+    for _ in range(12):
+        files += writer.write(batch("soft", 3_000, lambda: "a" * 200))
+        files += writer.write(batch("hard", 4_000, lambda: os.urandom(100).hex()))
+    files += writer.close()
+    assert sum(file.record_count for file in files) == 12 * 7_000

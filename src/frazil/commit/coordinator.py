@@ -137,7 +137,7 @@ class Coordinator:
             sides = [s for name, s in seen.items() if name != self._anchor.name]
             now_ms = self._world.now_ms()
             watched_s = (now_ms - watched_since_ms) / 1000
-            around = Circumstances(now_ms, self._is_dead(seen), take_over, adopt, watched_s)
+            around = Circumstances(now_ms, self._is_dead(seen), take_over, adopt, self.id, watched_s)
             match decide_start(anchor, sides, around):
                 case Stop(error):
                     raise error
@@ -225,6 +225,7 @@ class Coordinator:
                 batch_id=start_id(self.pipeline, table.name, generation, self.id),
                 frontier=before.frontier if before else frontier,
                 table_uuid=seen[table.name].uuid,
+                anchor_uuid=seen[self._anchor.name].uuid,
             )
             self._land(table, before, register, "start", EMPTY_SPAN, NO_COUNTS, ())
 
@@ -245,6 +246,7 @@ class Coordinator:
             batch_id=batch_id(self.pipeline, table.name, span),
             frontier=before.frontier.advance(span.with_skipped(skipped), outcome.leader_epochs, outcome.topic_ids),
             table_uuid=before.table_uuid,
+            anchor_uuid=before.anchor_uuid,
         )
         action: Action = "append" if files else "heartbeat"
         self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms)
@@ -331,7 +333,8 @@ class Coordinator:
 
     def _is_dead(self, seen: Mapping[str, TableObserved]) -> bool:
         """Whether every coordinator that left a recent sign is known to be dead."""
-        signs = [s.sign for s in seen.values() if s.sign is not None]
+        others = [s for s in seen.values() if s.register is not None and s.register.coordinator != self.id]
+        signs = [s.sign for s in others if s.sign is not None]
         return bool(signs) and all(self._world.is_dead(sign.process) for sign in signs)
 
 

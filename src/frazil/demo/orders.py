@@ -38,6 +38,12 @@ class OrderStream(threading.Thread):
         self.error: str | None = None
 
     def run(self) -> None:
+        try:
+            self._produce_all()
+        except Exception as error:  # whoever waits for the orders must hear of it
+            self.error = str(error)
+
+    def _produce_all(self) -> None:
         began = time.monotonic()
         for number in range(self._records):
             self._produce(number)

@@ -90,10 +90,12 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         raise
     except Exception as failure:
         raise unpack(failure) from failure
-    return _add_up(planned, reports, began_ms, time.monotonic() - began)
+    return _add_up(planned, plan, reports, began_ms, time.monotonic() - began)
 
 
-def _add_up(planned: PlannedEpoch, reports: list[TaskReport], began_ms: int, seconds: float) -> WrittenEpoch:
+def _add_up(
+    planned: PlannedEpoch, plan: EpochPlan, reports: list[TaskReport], began_ms: int, seconds: float
+) -> WrittenEpoch:
     delivered = sum(report.delivered for report in reports)
     landed = sum(report.landed for report in reports)
     dead = sum(report.dead for report in reports)
@@ -101,8 +103,11 @@ def _add_up(planned: PlannedEpoch, reports: list[TaskReport], began_ms: int, sec
     for report in reports:
         for file in report.files:
             files.setdefault(file.table, []).append(file)
-    # Reports come in offset order, so a later share's leader epoch is the one that counts.
-    leader_epochs = {p: epoch for report in reports for p, epoch in report.leader_epochs.items()}
+    # Only the task that read a partition's last slice knows the leader epoch at its end.
+    last = {(part.topic, part.partition): task for task, share in enumerate(plan.shares) for part in share}
+    leader_epochs = {
+        p: epoch for report in reports for p, epoch in report.leader_epochs.items() if last[p] == report.task
+    }
     outcome = EpochOutcome(
         epoch=planned.number,
         span=planned.span,

@@ -6,11 +6,12 @@ user's query between decoding and writing.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Protocol
 
 from pyspark import SparkContext
-from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -55,10 +56,19 @@ class SqlLane:
         session = self._spark.newSession()
         session.createDataFrame([], self._source_schema).createOrReplaceTempView(_VIEW)
         try:
-            return session.sql(self._sql).schema
+            rows = session.sql(self._sql)
+            self._require_unlimited(rows)
+            return rows.schema
         except PySparkException as error:
             reason = (error.getMessage() or str(error)).strip().splitlines()[0]
             raise ConfigError(f"transform.sql: {reason}", f"it may select from the view `{_VIEW}`") from error
+
+    def _require_unlimited(self, rows: DataFrame) -> None:
+        plan = rows._jdf.queryExecution().analyzed().toString()
+        if re.search(r"^\W*(GlobalLimit|LocalLimit)\b", plan, re.MULTILINE):
+            raise ConfigError(
+                "transform.sql has a LIMIT: every epoch would lose the records beyond it", "remove it"
+            )
 
     def run(self, plan: EpochPlan) -> list[TaskReport]:
         """The source's rows become a view of their own session, the query runs on it, its rows are written.
@@ -68,11 +78,16 @@ class SqlLane:
         """
         told = self._spark.sparkContext.accumulator([], _Collect())
         session = self._spark.newSession()
-        source = _tasks(session, plan).mapInArrow(run_source(plan, _Tell(told)), self._source_schema)
-        source.createOrReplaceTempView(_VIEW)
-        written = session.sql(self._sql).mapInArrow(run_sink(plan), _REPORTS).collect()
-        sinks = [TaskReport.from_json(row.report) for row in written]
-        return sinks + _one_per_share(plan, told.value)
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        try:
+            source = _tasks(session, plan).mapInArrow(run_source(plan, _Tell(told)), self._source_schema)
+            source.createOrReplaceTempView(_VIEW)
+            written = session.sql(self._sql).mapInArrow(run_sink(plan), _REPORTS).collect()
+            sinks = [TaskReport.from_json(row.report) for row in written]
+            return sinks + _one_per_share(plan, told.value)
+        finally:
+            # PySpark keeps every accumulator for good; a pipeline that runs for months makes many.
+            _accumulatorRegistry.pop(told.aid, None)
 
 
 def _tasks(spark: SparkSession, plan: EpochPlan) -> DataFrame:

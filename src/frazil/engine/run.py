@@ -9,6 +9,8 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+import structlog
+
 from frazil.commit import Coordinator, StopRequested, World
 from frazil.commit.world import this_process
 from frazil.engine.assemble import Assembly
@@ -24,7 +26,7 @@ from frazil.engine.events import (
     Retrying,
     Stopping,
 )
-from frazil.errors import FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
+from frazil.errors import MaxRetriesExceeded, SourceUnavailable, TransientError
 from frazil.protocol.plan import (
     Cut,
     FlushPolicy,
@@ -43,6 +45,8 @@ from frazil.protocol.positions import Frontier, Position
 from frazil.protocol.progress import Progress
 from frazil.protocol.register import Epoch
 from frazil.protocol.retry import SOURCE
+
+log = structlog.get_logger()
 
 _FIRST_GUESS_RECORD_BYTES = 1024.0
 _POLL_S_MIN, _POLL_S_MAX = 0.05, 1.0
@@ -175,7 +179,8 @@ class Engine:
         seen = self._parts.source.observe()
         if self._goal is not None:
             seen = seen.up_to(self._goal)
-        match reconcile(self.progress.planned, seen, fail_on_data_loss=self._fail_on_data_loss):
+        planned = self.progress.planned.knowing(self._coordinator.frontier)
+        match reconcile(planned, seen, fail_on_data_loss=self._fail_on_data_loss):
             case SourceStop(error):
                 raise error
             case Unsure(reason):
@@ -217,10 +222,10 @@ class Engine:
             raise stop.error
         self._flight.popleft()  # from here on its files may be in a table, and nobody may give them up
         landed = self._coordinator.commit(written.outcome)
-        self._failures = 0
         if landed is None:
             self._tell(EpochCarried(planned.number))
             return
+        self._failures = 0
         self.progress.commit(landed.register.frontier)
         self._tell(EpochLanded(landed, written.seconds + landed.commit_ms / 1000))
         self._parts.source.acknowledge(landed.register.frontier)
@@ -230,13 +235,12 @@ class Engine:
         context = self._parts.spark.sparkContext
         flight, self._flight = list(self._flight), deque()
         for planned, future in flight:
-            if not future.done():
-                context.cancelJobGroup(f"frazil-{self._parts.spec.pipeline.name}-{planned.number}")
-        for _, future in flight:
             try:
+                if not future.done():
+                    context.cancelJobGroup(f"frazil-{self._parts.spec.pipeline.name}-{planned.number}")
                 self._coordinator.abandon(future.result().outcome)
-            except FrazilError:
-                continue
+            except Exception as error:  # it has no files to give up; why it failed is told by whoever asked
+                log.debug("epoch dropped", epoch=planned.number, error=str(error))
 
     def _take_up(self) -> None:
         """Plans on from what the tables hold; a side table may hold more than the anchor."""

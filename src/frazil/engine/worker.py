@@ -122,10 +122,14 @@ def run_sink(plan: EpochPlan) -> ArrowFunction:
         with carrying():
             report = TaskReport(task)
             rows = TableWriter(plan.target, FileName(plan.writer, plan.epoch, task, "sql"))
-            for batch in batches:
-                report.landed += batch.num_rows
-                report.files += rows.write(batch)
-            report.files += rows.close()
+            try:
+                for batch in batches:
+                    report.landed += batch.num_rows
+                    report.files += rows.write(batch)
+                report.files += rows.close()
+            except BaseException:
+                rows.abort()
+                raise
         yield _report_batch(report)
 
     return run

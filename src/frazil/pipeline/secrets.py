@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from frazil.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SECRET_KEY = re.compile(
+SECRET_PATTERN = (
     r"password|passphrase|secret|token|credential|authorization|jaas|oauthbearer[.]config|connection-string|\bsas\b"
-    r"|(access|account|private|api)[-_.]?key|[-_.]key$|[.]pem$",
-    re.I,
+    r"|(access|account|private|api)[-_.]?key|[-_.]key$|[.]pem$"
 )
+"""Names of settings whose values must not be shown; without regard to case."""
+_SECRET_KEY = re.compile(SECRET_PATTERN, re.I)
 _PUBLIC_KEY = re.compile(r"location$|uri$|url$|endpoint", re.I)
 _MASK = "••••"
 _EVERYDAY = {"true", "false", "none"}

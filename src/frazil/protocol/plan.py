@@ -89,7 +89,7 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
         return SourceStop(_not_named(dropped))
     if missing:
         names = ", ".join(name_partition(p) for p in missing)
-        return Unsure(f"the brokers' answer does not mention {names}")
+        return Unsure(f"the brokers' answer, or source.partitions, does not mention {names}")
     positions = dict(frontier.positions)
     lost: dict[Partition, Range] = {}
     for partition, log in seen.logs.items():

@@ -194,6 +194,14 @@ class Frontier:
                 positions[partition] = position
         return Frontier(positions, {**other.topic_ids, **self.topic_ids})
 
+    def knowing(self, committed: Frontier) -> Frontier:
+        """The same offsets, with the leader epochs that `committed` knows at just these offsets."""
+        positions = {
+            partition: known if (known := committed.positions.get(partition, here)).offset == here.offset else here
+            for partition, here in self.positions.items()
+        }
+        return Frontier(positions, self.topic_ids)
+
     def covers(self, other: Frontier) -> bool:
         """Whether no partition of `other` is ahead of this frontier."""
         return all((self.offset(p) or 0) >= position.offset for p, position in other.positions.items())

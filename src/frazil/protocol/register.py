@@ -39,6 +39,8 @@ class Register:
     batch_id: BatchId
     frontier: Frontier
     table_uuid: str = field(default="", compare=False)
+    anchor_uuid: str = field(default="", compare=False)
+    """of the pipeline's main table: tells a side table's register when that one was recreated"""
     snapshot_id: int | None = field(default=None, compare=False)
     sequence_number: int = field(default=0, compare=False)
 
@@ -67,6 +69,7 @@ class Register:
                 "e": self.epoch,
                 "b": self.batch_id,
                 "t": self.table_uuid,
+                "a": self.anchor_uuid,
                 "s": self.snapshot_id,
                 "n": self.sequence_number,
                 "f": self.frontier.encode(),
@@ -90,6 +93,7 @@ class Register:
                 batch_id=BatchId(str(fields["b"])),
                 frontier=Frontier.decode(fields["f"]),
                 table_uuid=str(fields["t"]),
+                anchor_uuid=str(fields["a"]),
                 snapshot_id=None if fields["s"] is None else int(fields["s"]),
                 sequence_number=int(fields["n"]),
             )

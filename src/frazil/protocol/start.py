@@ -12,7 +12,7 @@ table's own is read again for the anchor and left out for the side table.
     nothing anywhere, anchor empty                    Begin: resolve the starting offsets
     nothing on the anchor, a side table at epoch 0    Resume at the offsets the first start resolved
     nothing on the anchor, a side table further on,   Stop: the anchor was recreated
-      or started more than once
+      or of an anchor with another uuid
     data on the anchor, but no register               Stop, unless told to adopt it
     the same, told to adopt it, side tables further   Begin: resolve anew, epochs are counted on from theirs
     register of another table uuid                    Stop
@@ -81,6 +81,8 @@ class Circumstances:
     """the user said so"""
     adopt: bool = False
     """the user lets frazil append to a table that already has data"""
+    coordinator: str = ""
+    """the starter's own id: it need not wait for itself after a start that landed on some tables only"""
     watched_s: float = 0.0
     """how long the tables have been seen to stand still; clocks of two hosts may differ by more than that"""
 
@@ -97,7 +99,7 @@ def decide_start(anchor: TableObserved, sides: Sequence[TableObserved], around: 
     generation = Generation(max(r.generation for r in registers) + 1)
     epoch = Epoch(max(r.epoch for r in registers))
     adopted = anchor.register is None and anchor.has_rows
-    if anchor.register is None and not adopted and (epoch > 0 or generation > 2):
+    if anchor.register is None and not adopted and (epoch > 0 or _another_anchor(anchor, registers)):
         return Stop(_anchor_recreated(anchor, sides))
     if (wait := _courtesy(tables, around)) is not None:
         return wait
@@ -105,6 +107,10 @@ def decide_start(anchor: TableObserved, sides: Sequence[TableObserved], around: 
         return Begin(generation, epoch)
     base = anchor.register or registers[0]
     return Resume(generation, epoch, base.frontier)
+
+
+def _another_anchor(anchor: TableObserved, registers: Sequence[Register]) -> bool:
+    return any(register.anchor_uuid not in ("", anchor.uuid) for register in registers)
 
 
 def side_frontier(own: Register | None, anchor: Frontier) -> Frontier:
@@ -143,7 +149,7 @@ def _courtesy(tables: Sequence[TableObserved], around: Circumstances) -> Wait | 
         return None
     waits = []
     for seen in tables:
-        if seen.register is None or seen.sign is None:
+        if seen.register is None or seen.sign is None or seen.register.coordinator == around.coordinator:
             continue
         silent_s = max(around.watched_s, (around.now_ms - seen.sign.timestamp_ms) / 1000)
         remaining_s = SILENT_INTERVALS * seen.sign.interval_s - silent_s

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from frazil.errors import SetupError
+from frazil.pipeline.secrets import SECRET_PATTERN, is_secret
 from frazil.spark.gateway import jvm
 from frazil.spark.jars import jars
 from frazil.spark.java import java_home
@@ -33,6 +34,7 @@ _CORE_CONF = {
     "spark.python.daemon.module": "frazil.spark.daemon",
     "spark.ui.showConsoleProgress": "false",
     "spark.port.maxRetries": "100",  # several pipelines on one machine each find a port for their UI
+    "spark.redaction.regex": f"(?i){SECRET_PATTERN}",  # what its UI and event log must not show
     **_SQL_CONF,
 }
 
@@ -82,7 +84,9 @@ def _launch_apart(settings: Mapping[str, str]) -> None:
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is None:
-        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        # This ends up on a command line, for everybody on the machine to read; the rest follows by the gateway.
+        public = [(key, value) for key, value in settings.items() if not is_secret(key)]
+        conf = SparkConf(loadDefaults=False).setAll(public)
         gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway)
 

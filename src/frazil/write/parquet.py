@@ -154,7 +154,8 @@ class ParquetFile:
         group_room = min(file_room, ROW_GROUP_BYTES) - self.waiting_bytes
         count = min(target.row_group_rows - self._waiting_rows, int(group_room / row_bytes))
         # An empty buffer takes one row in any case, or a row wider than the file would never be written.
-        return count if self._waiting else max(1, count)
+        # Another file's row group may have shown that rows compress worse than thought: then there is no room left.
+        return max(0, count) if self._waiting else max(1, count)
 
     def flush(self) -> None:
         """Write the waiting rows as one row group."""

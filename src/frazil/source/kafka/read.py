@@ -190,7 +190,8 @@ class _Reading:
             if error is None:
                 continue
             if error.code() == KafkaError._PARTITION_EOF:
-                self._ended = self._ended or _offset(message) >= self._part.end
+                ours = (message.topic(), message.partition()) == (self._part.topic, self._part.partition)
+                self._ended = self._ended or (ours and _offset(message) >= self._part.end)
             elif message.topic() is None:
                 # About the client as a whole, its group for example: reading may well go on.
                 self._complaints.note(error)

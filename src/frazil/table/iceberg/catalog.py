@@ -114,7 +114,6 @@ class IcebergCatalog:
         require_compatible(wish.name, wish.schema, table.schema())
         if wish.partition:
             require_same_partition(wish.name, spec, wish.schema, table.partition_spec(), table.schema())
-        table.require_retries()
         return True
 
     def _create(self, wish: TableWish, spec: PartitionSpec) -> None:

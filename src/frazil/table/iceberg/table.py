@@ -1,8 +1,13 @@
 """One Iceberg table: observe it, commit to it.
 
 A commit is one transaction: the append first, the register second, so that both become visible together or
-not at all. `Guard` is called by Iceberg inside the transaction, on the metadata it is based on, and again on
-every retry of it.
+not at all. `Guard` is called by Iceberg inside the transaction, on the metadata it is based on.
+
+The transaction is then sent by one bare compare-and-set on that same metadata, not by `commitTransaction`,
+which retries by itself and cleans up when it gives up: with its retries used up by real conflicts, a last
+attempt that landed but was reported as failed cost the table the manifests of its head (measured). Trying
+again is the coordinator's business; it looks before it does, and never cleans up. What a failed attempt
+leaves behind are manifests that nobody references.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
-from frazil.errors import CatalogUnavailable, ConfigError, TableDamaged
+from frazil.errors import CatalogUnavailable, TableDamaged
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.commit import Proceed, Proposal, Sign, Standing, TableObserved, Verdict, judge
 from frazil.protocol.register import Register
@@ -26,7 +31,6 @@ from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
 
 REGISTER_PROPERTY = "frazil.register."
-_RETRIES = "commit.retry.num-retries"
 _DATA_PATH = "write.data.path"
 _STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 """Workers get what opens storage, never what opens the catalog."""
@@ -38,8 +42,7 @@ Unavailable = Callable[[str, Py4JError], CatalogUnavailable]
 class CommitRefused(Exception):
     """Raised inside a commit that must not land.
 
-    It has to be an exception: a validator that returns false makes Iceberg delete the transaction's
-    manifests, and when an earlier attempt had landed after all, those belong to the head of the table.
+    It has to be an exception: to a validator that returns false Iceberg answers by cleaning up.
     """
 
     def __init__(self, verdict: Verdict) -> None:
@@ -82,11 +85,7 @@ class IcebergTable:
         register = proposal.register.at(landing.snapshotId(), landing.sequenceNumber())
         properties = transaction.updateProperties()
         properties.set(REGISTER_PROPERTY + proposal.writer, register.encode()).commit()
-        guard.on_retry = lambda: properties.set(
-            REGISTER_PROPERTY + proposal.writer,
-            proposal.register.at(register.snapshot_id, transaction.currentMetadata().nextSequenceNumber()).encode(),
-        )
-        transaction.commitTransaction()
+        table.operations().commit(transaction.startMetadata(), transaction.currentMetadata())
         return register
 
     def check_head(self) -> None:
@@ -128,17 +127,6 @@ class IcebergTable:
         with self._answering("did not answer"):
             return PartitionSpec.model_validate_json(
                 self._jvm.org.apache.iceberg.PartitionSpecParser.toJson(self._load().spec())
-            )
-
-    def require_retries(self) -> None:
-        """A commit that is never retried is taken for failed, and cleaned up, when its reply is lost."""
-        with self._answering("did not answer"):
-            retries = self._load().properties().get(_RETRIES)
-        if retries is not None and int(retries) < 1:
-            raise ConfigError(
-                f"{self._name} has {_RETRIES} = {retries}: Iceberg then deletes the files of a commit whose reply "
-                "is lost, even if it landed",
-                f"set the table property {_RETRIES} to 1 or more",
             )
 
     def write_target(self, wish: TableSection) -> WriteTarget:
@@ -220,13 +208,11 @@ class Guard:
     def __init__(self, proposal: Proposal, observe: Callable[[], TableObserved]) -> None:
         self._proposal = proposal
         self._observe = observe
-        self.on_retry: Callable[[], object] = lambda: None
 
     def validate(self, _ancestors: object) -> bool:
         verdict = judge(self._observe(), self._proposal)
         if not isinstance(verdict, Proceed):
             raise CommitRefused(verdict)
-        self.on_retry()
         return True
 
     def errorMessage(self) -> str:  # noqa: N802  # the name is Iceberg's
