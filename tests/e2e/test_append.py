@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -195,6 +196,16 @@ def test_records_that_come_while_it_runs_land_on_the_interval_and_a_stop_finishe
     rig.run(available_now=False, observer=watch, stop=stop)
 
     assert rig.offsets() == every(30)
+
+
+def test_each_epoch_is_a_job_group_with_a_name_for_people(make_rig: Callable[..., Any]) -> None:
+    rig = make_rig(pipeline={"name": f"orders-{uuid.uuid4().hex[:6]}"})
+    rig.produce_orders(0, 1234)
+    rig.run()
+    jobs = rig.spark.sparkContext.statusTracker().getJobIdsForGroup(f"frazil-{rig.spec.pipeline.name}-1")
+    assert jobs
+    store = rig.spark._jsparkSession.sparkContext().statusStore()
+    assert store.job(jobs[0]).description().get() == f"{rig.spec.pipeline.name} · epoch 1 · 1,234 records"
 
 
 def test_offsets_are_committed_to_a_group_for_lag_monitors_only(make_rig: Callable[..., Any]) -> None:

@@ -16,8 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyspark
 import pytest
 from confluent_kafka import Producer
+
+import frazil as frazil_package
+from frazil.spark import java_home
+from frazil.spark.jars import jars
 
 pytestmark = pytest.mark.real
 
@@ -249,6 +254,43 @@ def test_an_unreachable_broker_is_named_within_bounded_time(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "Connection" in done.stderr
     assert "127.0.0.1:1" in done.stderr
+
+
+def test_spark_submit_runs_the_same_pipeline_file(tmp_path: Path) -> None:
+    """SRC-01: the same code under spark-submit, which brings its own JVM and is given the jars."""
+    (tmp_path / "pipeline.toml").write_text(
+        """
+        [pipeline]
+        name = "orders"
+        [source]
+        type = "generator"
+        records = 1000
+        [decode]
+        format = "raw"
+        [table]
+        name = "shop.orders"
+        """
+    )
+    home = Path(pyspark.__file__).parent
+    main = Path(frazil_package.__file__).parent / "__main__.py"
+    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
+    command += ["--jars", ",".join(map(str, jars("spark"))), str(main)]
+    done = subprocess.run(
+        [*command, "run", str(tmp_path / "pipeline.toml"), "--available-now"],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        env={
+            **os.environ,
+            "JAVA_HOME": str(java_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_HOME": str(home),
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (landed,) = [json.loads(line) for line in done.stdout.splitlines() if '"epoch committed"' in line]
+    assert landed["rows"] == 1000
 
 
 def test_the_demo_proves_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -48,10 +48,15 @@ class OrderStream(threading.Thread):
         for number in range(self._records):
             self._produce(number)
             if number % _CHUNK == 0:
-                ahead_s = number / self._records * self._seconds - (time.monotonic() - began)
-                self._producer.poll(max(0.0, ahead_s))
+                self._serve_until(began + number / self._records * self._seconds)
         if (left := self._producer.flush(_FLUSH_S)) > 0:
             self.error = f"{left:,} orders were not acknowledged in {_FLUSH_S} s"
+
+    def _serve_until(self, moment: float) -> None:
+        """Takes acknowledgements until it is time to go on."""
+        self._producer.poll(0)
+        while (ahead_s := moment - time.monotonic()) > 0:
+            self._producer.poll(ahead_s)
 
     def _produce(self, number: int) -> None:
         partition, offset = number % self._partitions, number // self._partitions
