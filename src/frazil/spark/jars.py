@@ -142,9 +142,14 @@ def _require(names: Sequence[str], folder: Path) -> None:
 def _failure(conf: str, log: str) -> SetupError:
     lines = [line.rstrip() for line in log.splitlines() if line.strip(" \t:")]
     tail = "\n".join(lines[-_LOG_LINES_SHOWN:])
+    remedy = "check the network (behind a proxy, set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…) and try again"
+    if "PKIX path building failed" in log:
+        remedy = (
+            "this Java does not know who signed the certificate; behind a proxy that inspects TLS, "
+            "set JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=… to a store that holds the proxy's certificate"
+        )
     return SetupError(
-        f"the jars of set {conf!r} could not be fetched from Maven Central; Ivy's last words:\n{tail}",
-        "check the network (behind a proxy, set JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=…) and try again",
+        f"the jars of set {conf!r} could not be fetched from Maven Central; Ivy's last words:\n{tail}", remedy
     )
 
 
