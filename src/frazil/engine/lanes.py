@@ -7,7 +7,6 @@ user's query between decoding and writing.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Protocol
 
 from pyspark import SparkContext
@@ -103,7 +102,7 @@ def _one_per_share(plan: EpochPlan, told: list[str]) -> list[TaskReport]:
             f"transform.sql did not read all of `{_VIEW}`: {unread} of {len(plan.shares)} tasks did not finish",
             "a query with LIMIT, or with a condition that is always false, would lose records: remove it",
         )
-    return [replace(reports[task]) for task in sorted(reports)]
+    return [reports[task] for task in sorted(reports)]
 
 
 class _Collect(AccumulatorParam[list[str]]):

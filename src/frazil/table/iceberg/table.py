@@ -56,7 +56,6 @@ class IcebergTable:
     def __init__(self, spark: SparkSession, name: str, load: Load, unavailable: Unavailable) -> None:
         ensure_callbacks(spark)
         self._jvm = jvm(spark)
-        self._gateway = spark.sparkContext._gateway
         self._name = name
         self._load_java = load
         self._unavailable = unavailable
@@ -97,7 +96,7 @@ class IcebergTable:
         if not readable:
             raise TableDamaged(
                 f"{self._name}: the manifest list of the head, {location}, does not exist",
-                "roll the table back to the snapshot before, then start again with the choice that names",
+                "bring the file back, or roll the table back; the next start then names your choice",
             )
 
     def delete_files(self, paths: Sequence[str]) -> None:
