@@ -150,10 +150,18 @@ def test_history_as_json_has_every_fact() -> None:
 def test_history_for_people(spec: PipelineSpec) -> None:
     lines = text(history_table(spec, [START, EPOCH])).splitlines()
     assert "orders → shop.orders" in lines[0]
-    rows = [cells(line) for line in lines if "│" in line]
+    rows = [re.split(r" {2,}", line.strip()) for line in lines if "11-14" in line]
     assert rows == [
-        ["40", "2023-11-14T22:13:10Z", "start 3", "", "0", "0", "0", "0", ""],
-        ["41", "2023-11-14T22:13:20Z", "append", "orders[0] 0-10 orders[1] 5-6", "8", "2", "1", "4", "1.53"],
+        ["40", "11-14 22:13:10", "start 3", "0", "0"],
+        [
+            "41",
+            "11-14 22:13:20",
+            "append",
+            "8",
+            "4",
+            "1.53",
+            "orders[0] 0-10 orders[1] 5-6, 2 filtered, 1 dead letters",
+        ],
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rich import box
 from rich.markup import escape
 from rich.table import Table as Grid
 
@@ -70,28 +71,41 @@ def history_json(record: CommitRecord) -> dict[str, Any]:
 
 
 def history_table(spec: PipelineSpec, records: Sequence[CommitRecord]) -> Grid:
-    grid = Grid(title=f"{spec.pipeline.name} → {spec.table.name}", title_justify="left")
-    for column in ("epoch", "committed", "what", "span"):
-        grid.add_column(column)
-    for column in ("rows", "filtered", "dead", "files", "seconds"):
-        grid.add_column(column, justify="right")
+    """One line a commit; the span comes last, because it alone may be long."""
+    title = f"{spec.pipeline.name} → {spec.table.name}"
+    grid = Grid(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in ("epoch", "committed", "what"):
+        grid.add_column(column, no_wrap=True)
+    for column in ("rows", "files", "seconds"):
+        grid.add_column(column, justify="right", no_wrap=True)
+    grid.add_column("span", overflow="fold")
     for record in records:
         grid.add_row(
             str(record.epoch),
-            _time(record.timestamp_ms),
+            f"{datetime.fromtimestamp(record.timestamp_ms / 1000, UTC):%m-%d %H:%M:%S}",
             f"start {record.generation}" if record.action == "start" else record.action,
-            _span(record.span) + (f" skipped {_span(record.skipped)}" if record.skipped else ""),
             f"{record.counts.landed:,}",
-            f"{record.counts.filtered:,}",
-            f"{record.counts.dead:,}",
             str(record.data_files),
             f"{record.duration_ms / 1000:.2f}" if record.duration_ms else "",
+            ", ".join(_facts(record)),
         )
     return grid
 
 
 def _span(span: Span) -> str:
     return " ".join(f"{name_partition(p)} {r}" for p, r in sorted(span.ranges.items()))
+
+
+def _facts(record: CommitRecord) -> Iterator[str]:
+    """The span, and what of it did not become rows."""
+    if record.span:
+        yield _span(record.span)
+    if record.counts.filtered:
+        yield f"{record.counts.filtered:,} filtered"
+    if record.counts.dead:
+        yield f"{record.counts.dead:,} dead letters"
+    if record.skipped:
+        yield f"skipped {_span(record.skipped)}"
 
 
 def _frontier_grid(found: PipelineStatus) -> Grid:
