@@ -123,7 +123,12 @@ from frazil.spark import open_session
 key = "spark.sql.catalog.lake.credential"
 spark = open_session("secrets", master="local[1]", conf={key: "id:hunter2", "spark.ui.enabled": "false"})
 assert spark.conf.get(key) == "id:hunter2"
-lines = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+def command_line(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it has ended meanwhile
+        return ""
+lines = [command_line(child) for child in psutil.Process().children(recursive=True)]
 assert any("java" in line for line in lines) and not any("hunter2" in line for line in lines), lines
 assert re.search(spark.conf.get("spark.redaction.regex"), key)
 spark.stop()
