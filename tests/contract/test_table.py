@@ -77,7 +77,7 @@ def test_data_and_frontier_land_together(stage: Any) -> None:
 
 
 def test_an_older_coordinator_is_fenced_by_a_start(stage: Any) -> None:
-    """COMMIT-12, FAULT-05, FAULT-06, TEST-06."""
+    """COMMIT-12, COMMIT-17, FAULT-05, FAULT-06, TEST-06: one active committer at a time."""
     old = started(stage)
     old.commit(epoch(stage, 1, 0, 10))
     new = started(stage)
@@ -193,7 +193,7 @@ def test_a_rollback_stops_the_running_and_the_next_coordinator(stage: Any) -> No
 
 
 def test_a_recreated_table_stops_the_running_coordinator(stage: Any) -> None:
-    """FAULT-38."""
+    """COMMIT-05, FAULT-38: the uuid is part of what a commit requires."""
     one = started(stage)
     one.commit(epoch(stage, 1, 0, 10))
     stage.recreate()

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,7 +14,7 @@ import pytest
 from duckdb_extensions import import_extension
 from pyiceberg.catalog.sql import SqlCatalog
 
-from frazil.engine.events import EpochLanded, Event, PipelineStarted
+from frazil.engine.events import EpochLanded, EpochWritten, Event, PipelineStarted
 
 pytestmark = pytest.mark.real
 
@@ -179,7 +180,7 @@ def test_catching_up_takes_bounded_epochs_in_order(make_rig: Callable[..., Any])
 def test_records_that_come_while_it_runs_land_on_the_interval_and_a_stop_finishes_the_epoch(
     make_rig: Callable[..., Any],
 ) -> None:
-    """EPOCH-12, CLI-01: the clock closes an epoch although nothing more arrives."""
+    """EPOCH-12, CLI-01, LIM-08: the clock closes an epoch although nothing more arrives."""
     rig = make_rig(epoch={"interval": "500ms"})
     stop = threading.Event()
     landed = 0
@@ -196,6 +197,50 @@ def test_records_that_come_while_it_runs_land_on_the_interval_and_a_stop_finishe
     rig.run(available_now=False, observer=watch, stop=stop)
 
     assert rig.offsets() == every(30)
+
+
+def test_the_snapshot_says_append_in_icebergs_words_and_in_ours(make_rig: Callable[..., Any]) -> None:
+    """COMMIT-02, COMMIT-14, COMMIT-15: a legal operation; the kind of action is a key of ours."""
+    rig = make_rig()
+    rig.produce_orders(0, 5)
+    rig.run()
+    start, epoch = rig.sql("SELECT operation, summary FROM {t}.snapshots ORDER BY committed_at")
+    assert (start.operation, start.summary["frazil.action"]) == ("append", "start")
+    assert (epoch.operation, epoch.summary["frazil.action"]) == ("append", "append")
+    assert epoch.summary["frazil.span"] == f'{{"{rig.topic}":"0:0-5"}}'
+    assert epoch.summary["added-records"] == epoch.summary["frazil.rows.landed"] == "5"
+    assert rig.sql("SELECT count(*) FROM {t}.delete_files")[0][0] == 0
+
+
+def test_a_new_table_lies_where_the_catalog_puts_it_unless_told_otherwise(
+    make_rig: Callable[..., Any], tmp_path: Path
+) -> None:
+    """SCHEMA-02."""
+    rig = make_rig()
+    rig.produce_orders(0, 5)
+    rig.run()
+    assert list((Path(rig.spec.catalog.warehouse) / "shop" / "orders" / "data").glob("*.parquet"))
+
+    rig.tree["table"] = {"name": "shop.elsewhere", "location": (tmp_path / "elsewhere").as_uri()}
+    rig.run()
+    assert list((tmp_path / "elsewhere" / "data").glob("*.parquet"))
+    assert rig.offsets() == every(5)
+
+
+def test_a_commit_neither_lists_nor_reads_data_files(make_rig: Callable[..., Any]) -> None:
+    """COMMIT-18, TEST-11: they are out of reach while it is made, and it is made all the same."""
+    rig = make_rig()
+    rig.produce_orders(0, 5)
+    data = Path(rig.spec.catalog.warehouse) / "shop" / "orders" / "data"
+
+    def watch(event: Event) -> None:
+        if isinstance(event, EpochWritten):
+            data.rename(data.with_name("hidden"))
+        elif isinstance(event, EpochLanded):
+            data.with_name("hidden").rename(data)
+
+    rig.run(observer=watch)
+    assert rig.offsets() == every(5)
 
 
 def test_each_epoch_is_a_job_group_with_a_name_for_people(make_rig: Callable[..., Any]) -> None:

@@ -56,7 +56,7 @@ def test_foreign_writers_compaction_and_expiry_disturb_nothing(make_rig: Callabl
 
 
 def test_a_foreign_writer_between_load_and_commit_costs_a_retry_only(make_rig: Callable[..., Any]) -> None:
-    """COMMIT-06, COMMIT-07: Iceberg meets the other snapshot, judges again and lands on top of it."""
+    """COMMIT-05, COMMIT-06, COMMIT-07: Iceberg meets the other snapshot, judges again and lands on top of it."""
     rig = make_rig(epoch={"max_records": 10})
     rig.produce_orders(0, 40)
 
