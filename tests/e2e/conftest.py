@@ -99,6 +99,11 @@ class Rig:
     def sql(self, query: str) -> list[Row]:
         return self.spark.sql(query.format(t=self.table, dead=f"{self.table}__dead_letters")).collect()
 
+    @staticmethod
+    def every(count: int, partition: int = 0, first: int = 0) -> list[tuple[int, int]]:
+        """What `offsets` shows when each of these landed once."""
+        return [(partition, offset) for offset in range(first, first + count)]
+
     def offsets(self) -> list[tuple[int, int]]:
         """(partition, offset) of every row, sorted: a multiset."""
         return sorted((r[0], r[1]) for r in self.sql("SELECT _kafka_partition, _offset FROM {t}"))
@@ -125,10 +130,6 @@ def order(number: int) -> dict[str, Any]:
         "amount": f"{number % 1000}.{number % 100:02d}",
         "placed_at": f"2026-03-{1 + number % 28:02d}T10:00:00Z",
     }
-
-
-def expected(count: int, partition: int = 0, first: int = 0) -> list[tuple[int, int]]:
-    return [(partition, offset) for offset in range(first, first + count)]
 
 
 @pytest.fixture

@@ -19,10 +19,6 @@ from frazil.engine.events import EpochLanded, EpochWritten, Event, PipelineStart
 pytestmark = pytest.mark.real
 
 
-def every(count: int, partition: int = 0, first: int = 0) -> list[tuple[int, int]]:
-    return [(partition, offset) for offset in range(first, first + count)]
-
-
 def test_every_record_lands_once_and_three_readers_agree(make_rig: Callable[..., Any]) -> None:
     """SRC-01, DEC-01, FILE-12, COMMIT-01, COMMIT-14, CAT-09, SCHEMA-01, TEST-01: Spark, pyiceberg and DuckDB."""
     rig = make_rig(partitions=2, table={"partition": ["day(placed_at)", "name"]})
@@ -31,7 +27,7 @@ def test_every_record_lands_once_and_three_readers_agree(make_rig: Callable[...,
 
     rig.run()
 
-    assert rig.offsets() == every(300) + every(200, partition=1)
+    assert rig.offsets() == rig.every(300) + rig.every(200, partition=1)
     spark_rows = {
         tuple(r) for r in rig.sql("SELECT id, name, amount, date_format(placed_at, 'yyyy-MM-dd') FROM {t}")
     }
@@ -140,7 +136,7 @@ def test_a_restart_goes_on_from_the_table_with_no_local_state(make_rig: Callable
 
     started = next(e for e in events if isinstance(e, PipelineStarted))
     assert (started.generation, started.epoch) == (2, 1)
-    assert rig.offsets() == every(150)
+    assert rig.offsets() == rig.every(150)
     assert not rig.epochs(rig.run()), "a third run finds nothing to do"
 
 
@@ -153,7 +149,7 @@ def test_latest_is_decided_once_even_if_the_first_start_dies(make_rig: Callable[
 
     rig.run()
 
-    assert rig.offsets() == every(5, first=10)
+    assert rig.offsets() == rig.every(5, first=10)
 
 
 def test_catching_up_takes_bounded_epochs_in_order(make_rig: Callable[..., Any]) -> None:
@@ -165,7 +161,7 @@ def test_catching_up_takes_bounded_epochs_in_order(make_rig: Callable[..., Any])
     events = rig.run()
 
     assert len(rig.epochs(events)) == 4
-    assert rig.offsets() == every(100) + every(60, partition=1)
+    assert rig.offsets() == rig.every(100) + rig.every(60, partition=1)
     history = rig.open_table().history("orders")
     assert [record.epoch for record in history] == [0, 1, 2, 3, 4]
     ends: dict[Any, int] = {}
@@ -196,7 +192,7 @@ def test_records_that_come_while_it_runs_land_on_the_interval_and_a_stop_finishe
 
     rig.run(available_now=False, observer=watch, stop=stop)
 
-    assert rig.offsets() == every(30)
+    assert rig.offsets() == rig.every(30)
 
 
 def test_the_snapshot_says_append_in_icebergs_words_and_in_ours(make_rig: Callable[..., Any]) -> None:
@@ -224,7 +220,7 @@ def test_a_new_table_lies_where_the_catalog_puts_it_unless_told_otherwise(
     rig.tree["table"] = {"name": "shop.elsewhere", "location": (tmp_path / "elsewhere").as_uri()}
     rig.run()
     assert list((tmp_path / "elsewhere" / "data").glob("*.parquet"))
-    assert rig.offsets() == every(5)
+    assert rig.offsets() == rig.every(5)
 
 
 def test_a_commit_neither_lists_nor_reads_data_files(make_rig: Callable[..., Any]) -> None:
@@ -240,7 +236,7 @@ def test_a_commit_neither_lists_nor_reads_data_files(make_rig: Callable[..., Any
             data.with_name("hidden").rename(data)
 
     rig.run(observer=watch)
-    assert rig.offsets() == every(5)
+    assert rig.offsets() == rig.every(5)
 
 
 def test_each_epoch_is_a_job_group_with_a_name_for_people(make_rig: Callable[..., Any]) -> None:

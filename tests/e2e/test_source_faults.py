@@ -18,10 +18,6 @@ from frazil.errors import DataLoss, SourceChanged
 pytestmark = pytest.mark.real
 
 
-def every(count: int, partition: int = 0, first: int = 0) -> list[tuple[int, int]]:
-    return [(partition, offset) for offset in range(first, first + count)]
-
-
 def admin_of(rig: Any) -> AdminClient:
     return AdminClient({"bootstrap.servers": rig.bootstrap})
 
@@ -116,7 +112,7 @@ def test_retention_that_passed_the_frontier_stops_with_the_lost_range(make_rig: 
 
     with pytest.raises(DataLoss, match=rf"15 offsets .* {rig.topic}\[0\] offsets 20 to 34"):
         rig.run()
-    assert rig.offsets() == every(20)
+    assert rig.offsets() == rig.every(20)
 
 
 def test_loss_that_the_user_allows_is_skipped_and_recorded(make_rig: Callable[..., Any]) -> None:
@@ -129,7 +125,7 @@ def test_loss_that_the_user_allows_is_skipped_and_recorded(make_rig: Callable[..
 
     rig.run()
 
-    assert rig.offsets() == every(20) + every(15, first=35)
+    assert rig.offsets() == rig.every(20) + rig.every(15, first=35)
     last = rig.open_table().history("orders")[-1]
     assert last.skipped.encode() == f'{{"{rig.topic}":"0:20-35"}}'
 
@@ -153,7 +149,7 @@ def test_a_recreated_topic_stops_the_pipeline(make_rig: Callable[..., Any]) -> N
 
     with pytest.raises(SourceChanged, match="deleted and created again"):
         rig.run()
-    assert rig.offsets() == every(20)
+    assert rig.offsets() == rig.every(20)
 
 
 def test_a_topic_recreated_between_planning_and_commit_lands_nothing(make_rig: Callable[..., Any]) -> None:
@@ -193,7 +189,7 @@ def test_new_partitions_are_read_from_their_first_record(make_rig: Callable[...,
     rig.run(available_now=False, observer=watch, stop=stop)
     rig.run()
 
-    assert rig.offsets() == every(10) + every(5, partition=1) + every(5, partition=2)
+    assert rig.offsets() == rig.every(10) + rig.every(5, partition=1) + rig.every(5, partition=2)
     assert rig.run()[0].frontier.offset((rig.topic, 2)) == 5
 
 

@@ -25,10 +25,6 @@ from frazil.errors import (
 pytestmark = pytest.mark.real
 
 
-def every(count: int, partition: int = 0, first: int = 0) -> list[tuple[int, int]]:
-    return [(partition, offset) for offset in range(first, first + count)]
-
-
 def catalog_file(rig: Any) -> Path:
     return Path(rig.spec.catalog.warehouse) / "catalog.db"
 
@@ -116,10 +112,10 @@ def test_a_commit_that_landed_but_was_reported_failed_is_in_the_table_once(make_
 
     rig.run(observer=watch)
 
-    assert rig.offsets() == every(20)
+    assert rig.offsets() == rig.every(20)
     rig.produce_orders(20, 5)
     rig.run()
-    assert rig.offsets() == every(25)
+    assert rig.offsets() == rig.every(25)
     assert [r.epoch for r in rig.open_table().history("orders") if r.action == "append"] == [1, 2, 3]
 
 
@@ -174,7 +170,7 @@ def test_a_catalog_locked_by_somebody_else_is_waited_out(make_rig: Callable[...,
             threading.Timer(5, lambda: locker.execute("COMMIT")).start()
 
     rig.run(observer=watch)
-    assert rig.offsets() == every(10)
+    assert rig.offsets() == rig.every(10)
     locker.close()
 
 
@@ -298,7 +294,7 @@ def test_a_broken_catalog_is_never_taken_for_a_missing_table(make_rig: Callable[
     with pytest.raises(CatalogUnavailable, match=r"catalog\.db"):
         rig.run()
     file.write_bytes(good)
-    assert rig.offsets() == every(5)
+    assert rig.offsets() == rig.every(5)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")

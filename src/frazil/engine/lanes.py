@@ -20,6 +20,7 @@ from frazil.decode import DecodePlan
 from frazil.decode.columns import arrow_schema
 from frazil.engine.worker import EpochPlan, TaskReport, run_native, run_sink, run_source
 from frazil.errors import ConfigError
+from frazil.spark import own_session
 
 _REPORTS = StructType([StructField("report", StringType())])
 _VIEW = "source"
@@ -52,7 +53,7 @@ class SqlLane:
 
     def result_schema(self) -> StructType:
         """The columns of the query, found without running it."""
-        session = self._spark.newSession()
+        session = own_session(self._spark)
         session.createDataFrame([], self._source_schema).createOrReplaceTempView(_VIEW)
         try:
             rows = session.sql(self._sql)
@@ -76,8 +77,7 @@ class SqlLane:
         report of it says the same, so one per share counts; the files of the others are never referenced.
         """
         told = self._spark.sparkContext.accumulator([], _Collect())
-        session = self._spark.newSession()
-        session.conf.set("spark.sql.session.timeZone", "UTC")
+        session = own_session(self._spark)
         try:
             source = _tasks(session, plan).mapInArrow(run_source(plan, _Tell(told)), self._source_schema)
             source.createOrReplaceTempView(_VIEW)
@@ -124,8 +124,12 @@ class _Tell:
         self._accumulator.add([report])
 
 
-def describe_job(context: SparkContext, pipeline: str, epoch: int, records: int) -> str:
-    """Names the epoch's jobs in Spark's UI; returns the group, by which they can be cancelled."""
-    group = f"frazil-{pipeline}-{epoch}"
-    context.setJobGroup(group, f"{pipeline} · epoch {epoch} · {records:,} records", interruptOnCancel=True)
-    return group
+def job_group(pipeline: str, epoch: int) -> str:
+    """The name under which an epoch's jobs can be cancelled."""
+    return f"frazil-{pipeline}-{epoch}"
+
+
+def describe_job(context: SparkContext, pipeline: str, epoch: int, records: int) -> None:
+    """Names the epoch's jobs in Spark's UI."""
+    description = f"{pipeline} · epoch {epoch} · {records:,} records"
+    context.setJobGroup(job_group(pipeline, epoch), description, interruptOnCancel=True)

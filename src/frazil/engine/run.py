@@ -26,6 +26,7 @@ from frazil.engine.events import (
     Retrying,
     Stopping,
 )
+from frazil.engine.lanes import job_group
 from frazil.errors import MaxRetriesExceeded, SourceUnavailable, TransientError
 from frazil.protocol.plan import (
     Cut,
@@ -37,7 +38,6 @@ from frazil.protocol.plan import (
     Unsure,
     backlog,
     cut,
-    lag,
     reconcile,
     recreated_topic,
 )
@@ -189,7 +189,7 @@ class Engine:
                 pass
         self.progress.receive(self.progress.received.later(_ends(seen)))
         waiting = backlog(base, seen)
-        self._tell(BacklogSeen(sum(lag(self._coordinator.frontier, seen).values())))
+        self._tell(BacklogSeen(backlog(self._coordinator.frontier, seen)))
         elapsed_s = 0.0 if self._cut_at is None else time.monotonic() - self._cut_at
         drain = self._cut_at is None or self._goal is not None
         match self._policy.decide(
@@ -237,7 +237,7 @@ class Engine:
         for planned, future in flight:
             try:
                 if not future.done():
-                    context.cancelJobGroup(f"frazil-{self._parts.spec.pipeline.name}-{planned.number}")
+                    context.cancelJobGroup(job_group(self._parts.spec.pipeline.name, planned.number))
                 self._coordinator.abandon(future.result().outcome)
             except Exception as error:  # it has no files to give up; why it failed is told by whoever asked
                 log.debug("epoch dropped", epoch=planned.number, error=str(error))

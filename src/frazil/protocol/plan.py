@@ -120,8 +120,8 @@ def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | No
 
 
 def backlog(frontier: Frontier, seen: SourceObserved) -> int:
-    """How many offsets lie between the frontier and the end."""
-    return sum(max(0, log.end - (frontier.offset(p) or 0)) for p, log in seen.logs.items())
+    """How many offsets lie between the frontier and the end, over all partitions."""
+    return sum(lag(frontier, seen).values())
 
 
 def lag(frontier: Frontier, seen: SourceObserved) -> dict[Partition, int]:

@@ -6,10 +6,11 @@ by `frazil history` and by proofs, never to decide where to go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from frazil.protocol.commit import Sign
 from frazil.protocol.positions import EMPTY_SPAN, Span
 from frazil.protocol.register import Register
 
@@ -76,6 +77,12 @@ class EpochSummary:
         if self.skipped:
             facts["skipped"] = self.skipped.encode()
         return {PREFIX + key: value for key, value in facts.items()}
+
+
+def read_sign(timestamp_ms: int, look_up: Callable[[str], str | None]) -> Sign:
+    """The sign of life that a snapshot of ours is; `look_up` finds a key of its summary."""
+    interval_ms = int(look_up(PREFIX + "interval-ms") or 0)
+    return Sign(timestamp_ms, look_up(PREFIX + "process") or "", interval_ms / 1000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm
     from frazil.spark.java import java_home
-    from frazil.spark.session import open_session
+    from frazil.spark.session import open_session, own_session
 
-__all__ = ["ensure_callbacks", "java_exception_classes", "java_home", "jvm", "open_session"]
+__all__ = ["ensure_callbacks", "java_exception_classes", "java_home", "jvm", "open_session", "own_session"]
 
 _MODULE_OF = {
     "ensure_callbacks": "frazil.spark.gateway",
@@ -22,6 +22,7 @@ _MODULE_OF = {
     "java_home": "frazil.spark.java",
     "jvm": "frazil.spark.gateway",
     "open_session": "frazil.spark.session",
+    "own_session": "frazil.spark.session",
 }
 
 

@@ -106,11 +106,19 @@ def _not_given(defaults: Mapping[str, str], given: SparkConf) -> dict[str, str]:
 def _join_context(conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.getOrCreate().newSession()
-    for key, value in {**_SQL_CONF, **conf}.items():
+    spark = own_session(SparkSession.builder.getOrCreate())
+    for key, value in conf.items():
         if spark.conf.isModifiable(key):
             spark.conf.set(key, value)
     return _checked(spark)
+
+
+def own_session(spark: SparkSession) -> SparkSession:
+    """A session beside `spark`, with views of its own; a new session forgets settings made at run time."""
+    session = spark.newSession()
+    for key, value in _SQL_CONF.items():
+        session.conf.set(key, value)
+    return session
 
 
 def _open(app_name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from frazil.errors import CatalogUnavailable
-from frazil.protocol.commit import Proceed, Proposal, Sign, Standing, TableObserved, judge
+from frazil.protocol.commit import Proceed, Proposal, Standing, TableObserved, judge
 from frazil.protocol.register import Register
-from frazil.protocol.summary import PREFIX, CommitRecord
+from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
 from frazil.table.files import WrittenFile
 
 
@@ -155,13 +155,7 @@ class MemoryTable:
             register=register,
             has_rows=bool(self.live_paths),
             standing=Standing.ANCESTOR if register is None else self._standing(state, register),
-            sign=None
-            if carrier is None
-            else Sign(
-                carrier.timestamp_ms,
-                carrier.summary.get(PREFIX + "process", ""),
-                int(carrier.summary.get(PREFIX + "interval-ms", "0")) / 1000,
-            ),
+            sign=None if carrier is None else read_sign(carrier.timestamp_ms, carrier.summary.get),
         )
 
     def _standing(self, state: _State, register: Register) -> Standing:

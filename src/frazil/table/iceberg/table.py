@@ -26,7 +26,7 @@ from frazil.errors import CatalogUnavailable, TableDamaged
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.commit import Proceed, Proposal, Sign, Standing, TableObserved, Verdict, judge
 from frazil.protocol.register import Register
-from frazil.protocol.summary import PREFIX, CommitRecord
+from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
 from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
 
@@ -47,7 +47,6 @@ class CommitRefused(Exception):
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(repr(verdict))
-        self.verdict = verdict
 
 
 class IcebergTable:
@@ -232,9 +231,4 @@ def _sign(table: Any, register: Register) -> Sign | None:
     snapshot = None if register.snapshot_id is None else table.snapshot(register.snapshot_id)
     if snapshot is None:
         return None
-    summary = snapshot.summary()
-    return Sign(
-        timestamp_ms=snapshot.timestampMillis(),
-        process=summary.get(PREFIX + "process") or "",
-        interval_s=int(summary.get(PREFIX + "interval-ms") or 0) / 1000,
-    )
+    return read_sign(snapshot.timestampMillis(), snapshot.summary().get)
