@@ -57,7 +57,7 @@ def orders(shop):
 
 def test_java_reads_the_metrics_as_they_were_measured(shop, spark):
     """FILE-12, FILE-13"""
-    target = shop.target(sort_order_id=0)
+    target = shop.target()
     (file,) = shop.write(target, orders(shop))
     schema, _, java = java_data_file(spark, target, file)
     assert (java.recordCount(), java.fileSizeInBytes()) == (3, file.file_size_bytes)

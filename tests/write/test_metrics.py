@@ -103,7 +103,7 @@ def test_the_tables_metrics_properties_are_followed(shop):
 
 def test_a_description_survives_the_trip_to_the_driver(shop):
     """FILE-13, FILE-16"""
-    (file,) = shop.write(shop.target(sort_order_id=2, schema_id=4), shop.orders(3))
+    (file,) = shop.write(shop.target(sort_order_json='{"order-id": 2, "fields": []}', schema_id=4), shop.orders(3))
     again = WrittenFile.from_json(file.to_json())
     assert again == file
     assert (again.table, again.content, again.format) == ("shop.orders", "data", "parquet")

@@ -16,6 +16,8 @@ from frazil.errors import InvalidState
 
 MIB = 1024 * 1024
 
+UNSORTED = '{"order-id": 0, "fields": []}'
+
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
 
@@ -36,8 +38,12 @@ class WriteTarget:
     compression: str = "zstd"
     compression_level: int | None = None
     dictionary: bool = True
+    bloom_filters: Mapping[str, float] = field(default_factory=dict)
+    """columns that get one, each with the share of false positives it may have"""
+    file_format: str = "parquet"
     schema_id: int = 0
-    sort_order_id: int | None = None
+    sort_order_json: str = UNSORTED
+    """Iceberg's JSON of the order that rows have inside each file"""
     checksum: bool = False
     """Whether each file's bytes get a CRC: up to a fifth more writing time where data compresses badly."""
 

@@ -14,11 +14,13 @@ from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import BUFFER_SIZE
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
 
 from frazil.errors import InvalidState
 from frazil.table.files import MIB, WriteTarget, WrittenFile
 from frazil.write.conform import Conformer
-from frazil.write.parquet import ParquetFile, ParquetLayout
+from frazil.write.file import DataFile, FileLayout
+from frazil.write.formats import file_format
 from frazil.write.partition import Partition, Partitioner
 
 MAX_OPEN_FILES = 64
@@ -78,10 +80,12 @@ class TableWriter:
         self._max_open_files = max_open_files
         self._max_waiting_bytes = max_waiting_bytes
         self._io = load_file_io(_STREAM_BUFFER | dict(target.io_properties), target.location)
-        self._layout = ParquetLayout(target, schema, spec.spec_id)
-        self._conformer = Conformer(target.table, [each.name for each in schema.fields], self._layout.arrow_schema)
+        order = SortOrder.model_validate_json(target.sort_order_json)
+        self._layout = FileLayout(target, file_format(target, schema), spec.spec_id, order.order_id)
+        columns = [each.name for each in schema.fields]
+        self._conformer = Conformer(target.table, columns, self._layout.format.arrow_schema)
         self._partitioner = Partitioner(schema, spec)
-        self._open: OrderedDict[Partition, ParquetFile] = OrderedDict()
+        self._open: OrderedDict[Partition, DataFile] = OrderedDict()
         self._closed_paths: list[str] = []
         self._sequence = 0
         self._state = "open"
@@ -144,9 +148,9 @@ class TableWriter:
             return []
         return [self._finish(next(iter(self._open)))]
 
-    def _file_of(self, partition: Partition) -> ParquetFile:
+    def _file_of(self, partition: Partition) -> DataFile:
         if partition not in self._open:
-            self._open[partition] = ParquetFile(self._layout, self._io, self._next_path(partition), partition)
+            self._open[partition] = DataFile(self._layout, self._io, self._next_path(partition), partition)
         self._open.move_to_end(partition)
         return self._open[partition]
 
