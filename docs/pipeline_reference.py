@@ -20,14 +20,14 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from frazil.pipeline.spec import GeneratorSource, KafkaSource, PassThrough, PipelineSpec, Section
-from frazil.pipeline.values import Duration, Size
+from frazil.pipeline.values import Duration, FieldList, Size
 
 PAGE = Path(__file__).with_name("PIPELINE.md")
 BEGIN = "<!-- tables: written by docs/pipeline_reference.py -->"
 END = "<!-- end of tables -->"
 
 _WORDS: dict[Any, str] = {str: "text", bool: "true or false", int: "whole number", datetime: "time"}
-_SPECIAL = {Duration: "duration", Size: "size", PassThrough: "settings"}
+_SPECIAL = {Duration: "duration", Size: "size", PassThrough: "settings", FieldList: "fields"}
 _BY_VALIDATOR = {get_args(kind)[1]: word for kind, word in _SPECIAL.items()}
 _PLURALS = {"text": "texts", "whole number": "whole numbers"}
 _SECONDS = {86400: "d", 3600: "h", 60: "m", 1: "s"}

@@ -40,6 +40,7 @@ format = "iceberg"
 name = "shop.orders"
 mode = "append"
 partition = ["day(placed_at)", "bucket(16, customer)"]
+sort = ["placed_at desc nulls last"]
 target_file_size = "128MB"
 compression = "zstd"
 
@@ -99,6 +100,7 @@ class TestWhatIsRight:
         assert isinstance(pipeline.source, KafkaSource)
         assert pipeline.source.kafka == {"bootstrap.servers": "127.0.0.1:9092"}
         assert pipeline.table.partition == ["day(placed_at)", "bucket(16, customer)"]
+        assert pipeline.table.sort == ["placed_at desc nulls last"]
         assert pipeline.table.target_file_size == 128 * 2**20
         assert pipeline.catalog.prop == {"some.catalog.property": "…"}
         assert pipeline.catalog.warehouse == str(tmp_path / "warehouse")
@@ -107,20 +109,41 @@ class TestWhatIsRight:
         assert pipeline.dead_letters == "shop.orders__dead_letters"
 
     def test_the_smallest_pipeline_has_a_default_for_everything_else(self) -> None:
-        """CFG-10, CFG-17, CFG-20, CFG-34: and the writer's name is stable over restarts (CFG-03)."""
+        """CFG-10, CFG-20, CFG-34: and the writer's name is stable over restarts (CFG-03)."""
         pipeline = spec()
         assert pipeline.pipeline.name == "orders"
         assert isinstance(pipeline.source, KafkaSource)
         assert (pipeline.source.starting_offsets, pipeline.source.fail_on_data_loss) == ("earliest", True)
         assert (pipeline.decode.metadata, pipeline.decode.on_error) == (True, "dead-letter")
-        assert (pipeline.table.compression, pipeline.table.mode, pipeline.table.dictionary) == (
-            "zstd",
-            "append",
-            True,
-        )
-        assert (pipeline.table.row_group_rows, pipeline.table.page_size) == (131_072, 2**20)
+        assert (pipeline.table.mode, pipeline.table.dictionary) == ("append", True)
+        assert pipeline.table.row_group_rows == 131_072
         assert (pipeline.catalog.type, pipeline.catalog.warehouse) == ("sqlite", "./warehouse")
         assert (pipeline.epoch.interval, pipeline.epoch.max_records) == (30.0, 1_000_000)
+
+    @pytest.mark.parametrize(
+        "written",
+        [
+            {"partition": ["DAYS(placed_at)", "BUCKET(16, id)"], "sort": ["a desc", "b"], "file_format": "orc"},
+            {"partition": "DAYS(placed_at), BUCKET(16, id)", "sort": "a desc, b", "file.format": "orc"},
+            {"partition.spec": "DAYS(placed_at), BUCKET(16, id)", "sort.order": "a desc, b", "file_format": "orc"},
+            {
+                "partition": {"spec": "DAYS(placed_at), BUCKET(16, id)"},
+                "sort": {"order": "a desc, b"},
+                "file": {"format": "orc"},
+            },
+        ],
+    )
+    def test_fields_are_a_list_or_a_text_under_either_name(self, written: dict[str, Any]) -> None:
+        """CFG-18, CFG-22, CFG-23, FILE-09."""
+        table = spec(table={"name": "shop.orders", **written}).table
+        assert table.partition == ["DAYS(placed_at)", "BUCKET(16, id)"]
+        assert table.sort == ["a desc", "b"]
+        assert table.file_format == "orc"
+
+    def test_a_size_has_the_name_that_other_tools_give_it(self) -> None:
+        """CFG-17."""
+        nested = {"name": "shop.orders", "target": {"file": {"size": "64MB"}}}
+        assert spec(table=nested).table.target_file_size == 64 * 2**20
 
     def test_the_source_is_what_its_type_says(self) -> None:
         made_up = spec(source={"type": "generator", "records": 5}).source
@@ -296,6 +319,27 @@ class TestWrongValues:
                 {"table__target_file_size": "12 parsecs"},
                 "table.target_file_size: '12 parsecs' is not allowed; expected a size such as "
                 '"512KB", "128MB" or "1GB"',
+            ),
+            (
+                {"table__target_file_size": -5},
+                "table.target_file_size: -5 is not allowed; expected a size larger than zero",
+            ),
+            (
+                {"table__page_size": "-1MB"},
+                'table.page_size: \'-1MB\' is not allowed; expected a size such as "512KB", "128MB" or "1GB"',
+            ),
+            (
+                {"table__row_group_rows": 0},
+                "table.row_group_rows: 0 is not allowed; input should be greater than or equal to 1",
+            ),
+            (
+                {"table__partition": ["customer"], "table__partition.spec": "customer"},
+                "table: partition.spec and partition are the same: keep one of them",
+            ),
+            (
+                {"table__distribution": "hsah"},
+                "table.distribution: 'hsah' is not allowed; allowed are 'none', 'hash' or 'auto'; "
+                "did you mean 'hash'?",
             ),
             (
                 {"epoch__in_flight": 17},

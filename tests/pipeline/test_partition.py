@@ -20,6 +20,7 @@ from pyiceberg.transforms import (
 from frazil.errors import ConfigError
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import parse_schema
+from frazil.pipeline.values import split_fields
 
 SCHEMA = parse_schema(
     "order_id BIGINT, customer STRING, amount DECIMAL(10,2), placed_at TIMESTAMP, day DATE, "
@@ -145,7 +146,58 @@ def test_the_same_field_twice_is_refused(second: str) -> None:
 def test_a_field_that_would_take_the_name_of_a_column_is_refused() -> None:
     told = refusal("month(paid_on)")
     assert "would be called paid_on_month" in told
-    assert "rename the column" in told
+    assert "name the field: … AS name" in told
+
+
+@pytest.mark.parametrize("text", ["month(paid_on) AS paid_month", "month(paid_on) as `paid_month`"])
+def test_a_field_may_be_named(text: str) -> None:
+    """FILE-08."""
+    (field,) = parse_partition([text], SCHEMA).fields
+    assert (field.name, field.transform) == ("paid_month", MonthTransform())
+
+
+def test_a_field_named_like_another_field_or_column_is_refused() -> None:
+    assert "there is a field called shard already" in refusal("bucket(4, order_id) AS shard", "customer AS shard")
+    assert "as a column of the table is already" in refusal("bucket(4, order_id) AS customer")
+
+
+def test_a_field_inside_a_list_is_refused() -> None:
+    assert "tags.element is inside tags" in refusal("tags.element")
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("", []),
+        ("customer", ["customer"]),
+        ("DAYS(placed_at), BUCKET(16, customer)", ["DAYS(placed_at)", "BUCKET(16, customer)"]),
+        (
+            "bucket(16,customer),truncate(4,customer) AS start",
+            ["bucket(16,customer)", "truncate(4,customer) AS start"],
+        ),
+    ],
+)
+def test_one_text_is_split_outside_of_parentheses_only(text: str, fields: list[str]) -> None:
+    """FILE-09, CFG-23."""
+    assert split_fields(text) == fields
+    assert len(parse_partition(fields, SCHEMA).fields) == len(fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("DAYS(placed_at), BUCKET(16", "'BUCKET(16'"),
+        ("DAYS(placed_at, BUCKET(16, customer)", "'DAYS(placed_at'"),
+        ("BUCKET(x, customer)", "'BUCKET(x, customer)'"),
+        ("DAYS(placed_at),, customer", "''"),
+        ("WEEKS(placed_at)", "'WEEKS(placed_at)'"),
+    ],
+)
+def test_a_part_that_cannot_be_read_is_named(text: str, part: str) -> None:
+    """FILE-09."""
+    fields = split_fields(text)
+    assert isinstance(fields, list)
+    assert part in refusal(*fields)
 
 
 @settings(deadline=None, max_examples=200)

@@ -11,13 +11,20 @@ from pyspark.sql import SparkSession
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
 from frazil.pipeline import GeneratorSource, KafkaSource, PipelineSpec
-from frazil.pipeline.partition import parse_partition
+from frazil.pipeline.fit import require_fit
 from frazil.pipeline.spec import TableSection
 from frazil.source import Source, Wants
 from frazil.source.generator import GeneratorPlanner
 from frazil.source.kafka import KafkaTopics
 from frazil.spark import open_session
-from frazil.table.iceberg import IcebergCatalog, IcebergTable, TableWish, spark_catalog_conf, spark_to_iceberg
+from frazil.table.iceberg import (
+    IcebergCatalog,
+    IcebergTable,
+    TableWish,
+    new_table_properties,
+    spark_catalog_conf,
+    spark_to_iceberg,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ def decode_plan(spec: PipelineSpec) -> DecodePlan:
     """Checked without Spark: what the decoder makes of the declared schema."""
     plan = plan_decode(spec.decode.format, spec.decode.schema_ or "", spec.decode.metadata, spec.decode.on_error)
     if spec.transform is None:
-        parse_partition(spec.table.partition, plan.schema)
+        require_fit(spec.table, plan.schema)
     return plan
 
 
@@ -80,14 +87,14 @@ def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
 
 
 def anchor_wish(table: TableSection, schema: Schema) -> TableWish:
-    return TableWish(table.name, schema, table.partition, table.location, table.properties)
+    return TableWish(table.name, schema, table.partition, table.sort, table.location, new_table_properties(table))
 
 
 def plan_lane(spec: PipelineSpec, spark: SparkSession, decode: DecodePlan) -> tuple[Lane, Schema]:
     """The way through Spark, and the columns that come out of it."""
     if spec.transform is None:
-        return NativeLane(spark), decode.schema
+        return NativeLane(spark, decode), decode.schema
     lane = SqlLane(spark, spec.transform.sql, decode)
     schema = spark_to_iceberg(spark, lane.result_schema())
-    parse_partition(spec.table.partition, schema)
+    require_fit(spec.table, schema)
     return lane, schema

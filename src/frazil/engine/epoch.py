@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from frazil.commit import EpochOutcome
 from frazil.engine.assemble import Assembly
 from frazil.engine.carry import unpack
+from frazil.engine.distribute import Distribution
 from frazil.engine.lanes import describe_job
 from frazil.engine.worker import EpochPlan, TaskReport
 from frazil.errors import FrazilError
+from frazil.pipeline.spec import TableSection
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
 from frazil.protocol.register import Epoch
 from frazil.protocol.summary import Counts
@@ -46,16 +48,17 @@ class Targets:
 
     parts: Assembly
     dead_floor: Frontier
+    distribution: Distribution = field(default_factory=Distribution)
     _found: tuple[WriteTarget, WriteTarget | None] | None = None
     _found_at: float = 0.0
     refresh_s: float = 30.0
 
     def current(self) -> tuple[WriteTarget, WriteTarget | None]:
         if self._found is None or time.monotonic() - self._found_at > self.refresh_s:
-            wish, dead = self.parts.spec.table, self.parts.dead_letters
+            dead = self.parts.dead_letters
             self._found = (
-                self.parts.anchor.write_target(wish),
-                dead.write_target(wish) if dead is not None else None,
+                self.parts.anchor.write_target(self.parts.spec.table),
+                dead.write_target(TableSection(name=dead.name)) if dead is not None else None,
             )
             self._found_at = time.monotonic()
         return self._found
@@ -82,6 +85,7 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         target=target,
         dead_target=dead_target,
         dead_floor=targets.dead_floor,
+        shuffle=targets.distribution.shuffles(target),
     )
     describe_job(context, name, planned.number, planned.span.records)
     try:
@@ -90,6 +94,8 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         raise
     except Exception as failure:
         raise unpack(failure) from failure
+    landed = [file for report in reports for file in report.files if file.table == target.table]
+    targets.distribution.learn(landed, len(plan.shares), plan.shuffle)
     return _add_up(planned, plan, reports, began_ms, time.monotonic() - began)
 
 

@@ -1,12 +1,13 @@
 """Two lanes through Spark, made of the same functions.
 
 The native lane runs read, decode and write in one task; no record crosses into the JVM. The SQL lane puts the
-user's query between decoding and writing.
+user's query between decoding and writing. Either may have Spark bring the rows of a partition together first.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Protocol
 
 from pyspark import SparkContext
@@ -18,6 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from frazil.decode import DecodePlan
 from frazil.decode.columns import arrow_schema
+from frazil.engine.distribute import gathered
 from frazil.engine.worker import EpochPlan, TaskReport, run_native, run_sink, run_source
 from frazil.errors import ConfigError
 from frazil.spark import own_session
@@ -35,10 +37,13 @@ class Lane(Protocol):
 class NativeLane:
     """For pipelines without a transform."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, decode: DecodePlan) -> None:
         self._spark = spark
+        self._decode = decode
 
     def run(self, plan: EpochPlan) -> list[TaskReport]:
+        if plan.shuffle and len(plan.shares) > 1:
+            return _through_spark(self._spark, plan, _spark_schema(self._decode), lambda _, source: source)
         rows = _tasks(self._spark, plan).mapInArrow(run_native(plan), _REPORTS).collect()
         return [TaskReport.from_json(row.report) for row in rows]
 
@@ -49,19 +54,25 @@ class SqlLane:
     def __init__(self, spark: SparkSession, sql: str, decode: DecodePlan) -> None:
         self._spark = spark
         self._sql = sql
-        self._source_schema = from_arrow_schema(arrow_schema(decode.schema), prefer_timestamp_ntz=True)
+        self._source_schema = _spark_schema(decode)
 
     def result_schema(self) -> StructType:
         """The columns of the query, found without running it."""
         session = own_session(self._spark)
-        session.createDataFrame([], self._source_schema).createOrReplaceTempView(_VIEW)
         try:
-            rows = session.sql(self._sql)
+            rows = self._query(session, session.createDataFrame([], self._source_schema))
             self._require_unlimited(rows)
             return rows.schema
         except PySparkException as error:
             reason = (error.getMessage() or str(error)).strip().splitlines()[0]
             raise ConfigError(f"transform.sql: {reason}", f"it may select from the view `{_VIEW}`") from error
+
+    def run(self, plan: EpochPlan) -> list[TaskReport]:
+        return _through_spark(self._spark, plan, self._source_schema, self._query)
+
+    def _query(self, session: SparkSession, source: DataFrame) -> DataFrame:
+        source.createOrReplaceTempView(_VIEW)
+        return session.sql(self._sql)
 
     def _require_unlimited(self, rows: DataFrame) -> None:
         plan = rows._jdf.queryExecution().analyzed().toString()
@@ -70,23 +81,35 @@ class SqlLane:
                 "transform.sql has a LIMIT: every epoch would lose the records beyond it", "remove it"
             )
 
-    def run(self, plan: EpochPlan) -> list[TaskReport]:
-        """The source's rows become a view of their own session, the query runs on it, its rows are written.
 
-        A share may be read more than once, by a retried task or a query that uses the view twice. Any complete
-        report of it says the same, so one per share counts; the files of the others are never referenced.
-        """
-        told = self._spark.sparkContext.accumulator([], _Collect())
-        session = own_session(self._spark)
-        try:
-            source = _tasks(session, plan).mapInArrow(run_source(plan, _Tell(told)), self._source_schema)
-            source.createOrReplaceTempView(_VIEW)
-            written = session.sql(self._sql).mapInArrow(run_sink(plan), _REPORTS).collect()
-            sinks = [TaskReport.from_json(row.report) for row in written]
-            return sinks + _one_per_share(plan, told.value)
-        finally:
-            # PySpark keeps every accumulator for good; a pipeline that runs for months makes many.
-            _accumulatorRegistry.pop(told.aid, None)
+def _spark_schema(decode: DecodePlan) -> StructType:
+    return from_arrow_schema(arrow_schema(decode.schema), prefer_timestamp_ntz=True)
+
+
+def _through_spark(
+    spark: SparkSession,
+    plan: EpochPlan,
+    schema: StructType,
+    query: Callable[[SparkSession, DataFrame], DataFrame],
+) -> list[TaskReport]:
+    """Decoded rows become a DataFrame of a session of their own, the query's rows are written.
+
+    A share may be read more than once, by a retried task or a query that uses the view twice. Any complete
+    report of it says the same, so one per share counts; the files of the others are never referenced.
+    """
+    told = spark.sparkContext.accumulator([], _Collect())
+    session = own_session(spark)
+    try:
+        source = _tasks(session, plan).mapInArrow(run_source(plan, _Tell(told)), schema)
+        rows = query(session, source)
+        if plan.shuffle:
+            rows = gathered(session, rows, plan.target)
+        written = rows.mapInArrow(run_sink(plan), _REPORTS).collect()
+        sinks = [TaskReport.from_json(row.report) for row in written]
+        return sinks + _one_per_share(plan, told.value)
+    finally:
+        # PySpark keeps every accumulator for good; a pipeline that runs for months makes many.
+        _accumulatorRegistry.pop(told.aid, None)
 
 
 def _tasks(spark: SparkSession, plan: EpochPlan) -> DataFrame:

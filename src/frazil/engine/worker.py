@@ -39,6 +39,8 @@ class EpochPlan:
     dead_target: WriteTarget | None = None
     dead_floor: Frontier = field(default_factory=Frontier)
     """dead letters below it are in their table already"""
+    shuffle: bool = False
+    """whether the rows of each partition value meet in one task before they are written"""
 
 
 @dataclass

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from frazil.pipeline.values import Duration, Size
+from frazil.pipeline.aliases import without_aliases
+from frazil.pipeline.values import Duration, FieldList, Size
 
 
 class Section(BaseModel):
@@ -37,6 +38,16 @@ def _flatten(value: object) -> object:
 
 PassThrough = Annotated[dict[str, str], BeforeValidator(_flatten)]
 """Settings of another library, under its own names."""
+
+
+_TABLE_ALIASES = {
+    "partition.spec": "partition",
+    "sort.order": "sort",
+    "file.format": "file_format",
+    "target.file.size": "target_file_size",
+    "write.mode": "mode",
+}
+"""Names that other tools have for keys of `[table]`."""
 
 
 class PipelineSection(Section):
@@ -129,7 +140,7 @@ class TransformSection(Section):
 
 
 class TableSection(Section):
-    """Where rows land."""
+    """Where rows land. A key of the files' looks that is left out is the table's own property, if it has one."""
 
     format: Literal["iceberg"] = "iceberg"
     """the table format"""
@@ -137,24 +148,37 @@ class TableSection(Section):
     """namespace and table, such as shop.orders"""
     mode: Literal["append"] = "append"
     """append: every record is a row"""
-    partition: list[str] = []
-    """partition fields: a column, day(column), bucket(16, column), …"""
+    partition: FieldList = []
+    """partition fields: a column, day(column), bucket(16, column) AS name, …"""
+    sort: FieldList = []
+    """the order of rows inside a file: placed_at desc nulls last, …"""
+    distribution: Literal["none", "hash", "auto"] | None = None
+    """who writes which partition: none: whoever meets it; hash: one task each; auto, if absent: what pays"""
     location: str | None = None
     """where a new table is created; the catalog decides if absent"""
-    target_file_size: Size = 128 * 2**20
-    """data files are closed at about this size"""
-    compression: Literal["zstd", "snappy", "lz4", "gzip", "none"] = "zstd"
-    """the codec of data files"""
+    file_format: Literal["parquet", "orc", "avro"] | None = None
+    """the format of data files; parquet if absent"""
+    target_file_size: Size | None = None
+    """data files are closed at about this size; 128MB if absent"""
+    compression: Literal["zstd", "snappy", "lz4", "gzip", "none"] | None = None
+    """the codec of data files; zstd if absent"""
     compression_level: int | None = None
     """the codec's own level; its default if absent"""
     row_group_rows: int = Field(default=131_072, ge=1)
-    """rows in a Parquet row group; bounds a worker's memory"""
-    page_size: Size = 2**20
-    """bytes in a Parquet page"""
+    """rows in a Parquet row group at most; bounds a worker's memory"""
+    page_size: Size | None = None
+    """bytes in a Parquet page; 1MB if absent"""
     dictionary: bool = True
     """dictionary encoding of repeated values"""
+    bloom_filters: list[str] | None = None
+    """columns whose values readers look up one by one, such as order_id"""
     properties: PassThrough = {}
     """table properties of a new table, under Iceberg's names"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _aliases(cls, section: object) -> object:
+        return without_aliases(section, _TABLE_ALIASES) if isinstance(section, dict) else section
 
     @field_validator("name")
     @classmethod

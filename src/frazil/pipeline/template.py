@@ -50,6 +50,11 @@ _EXAMPLES = {
     "table.target_file_size": '"128MB"',
     "table.compression_level": "3",
     "table.page_size": '"1MB"',
+    "table.sort": '["placed_at desc nulls last"]',
+    "table.distribution": '"auto"',
+    "table.file_format": '"parquet"',
+    "table.compression": '"zstd"',
+    "table.bloom_filters": '["order_id"]',
     "table.properties": '"write.metadata.metrics.default" = "full"',
     "catalog.uri": '"http://127.0.0.1:8181"',
     "catalog.prop": '"some.catalog.property" = "${SOME_SECRET}"',
@@ -86,7 +91,7 @@ def _line(key: str, value: Any, field: FieldInfo, shift: int = 0) -> str:
     pass_through = isinstance(value, str) and value.startswith('"') and '" = ' in value
     if pass_through:
         text = f"{key}.{value}"
-    elif isinstance(value, str) and (value[:1] in {'"', "{"} or value.isdigit()) and value != "{name}":
+    elif isinstance(value, str) and (value[:1] in {'"', "{", "["} or value.isdigit()) and value != "{name}":
         text = f"{key} = {value}"
     else:
         text = f"{key} = {json.dumps(value, ensure_ascii=False)}"

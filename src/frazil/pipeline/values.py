@@ -1,4 +1,4 @@
-"""Values people write in a pipeline file: durations and sizes."""
+"""Values people write in a pipeline file: durations, sizes, lists of fields."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import BeforeValidator
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_OUTER_COMMA = re.compile(r",(?![^(]*\))")
 
 
 def parse_duration_s(value: object) -> object:
@@ -37,6 +38,13 @@ def parse_size_bytes(value: object) -> object:
     return value
 
 
+def split_fields(value: object) -> object:
+    """`"day(a), bucket(16, b)"` → two fields: commas inside parentheses do not count."""
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in _OUTER_COMMA.split(value)] if value.strip() else []
+
+
 def _split(text: str) -> tuple[float, str]:
     match = _AMOUNT.fullmatch(text)
     return (float(match[1]), match[2].lower()) if match else (0.0, "?")
@@ -46,3 +54,5 @@ Duration = Annotated[float, BeforeValidator(parse_duration_s)]
 """Seconds."""
 Size = Annotated[int, BeforeValidator(parse_size_bytes)]
 """Bytes."""
+FieldList = Annotated[list[str], BeforeValidator(split_fields)]
+"""Partition or sort fields: a list of texts, or one text with commas."""

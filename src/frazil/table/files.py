@@ -34,6 +34,7 @@ class WriteTarget:
     io_properties: Mapping[str, str] = field(default_factory=dict)
     target_file_size_bytes: int = 128 * MIB
     row_group_rows: int = 131_072
+    row_group_bytes: int = 64 * MIB
     page_size_bytes: int = MIB
     compression: str = "zstd"
     compression_level: int | None = None
@@ -44,6 +45,7 @@ class WriteTarget:
     schema_id: int = 0
     sort_order_json: str = UNSORTED
     """Iceberg's JSON of the order that rows have inside each file"""
+    distribution: str = "auto"
     checksum: bool = False
     """Whether each file's bytes get a CRC: up to a fifth more writing time where data compresses badly."""
 

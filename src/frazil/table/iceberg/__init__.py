@@ -2,6 +2,14 @@
 
 from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalog_conf
 from frazil.table.iceberg.schema import spark_to_iceberg
+from frazil.table.iceberg.settings import new_table_properties
 from frazil.table.iceberg.table import IcebergTable
 
-__all__ = ["IcebergCatalog", "IcebergTable", "TableWish", "spark_catalog_conf", "spark_to_iceberg"]
+__all__ = [
+    "IcebergCatalog",
+    "IcebergTable",
+    "TableWish",
+    "new_table_properties",
+    "spark_catalog_conf",
+    "spark_to_iceberg",
+]

@@ -10,15 +10,20 @@ from typing import Any
 from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, ConfigError
 from frazil.pipeline.partition import parse_partition
+from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import CatalogSection
 from frazil.spark import java_exception_classes, jvm
-from frazil.table.iceberg.schema import require_compatible, require_same_partition, require_unreserved
+from frazil.table.iceberg.schema import (
+    require_compatible,
+    require_same_partition,
+    require_same_sort,
+    require_unreserved,
+)
 from frazil.table.iceberg.table import IcebergTable
 
 _MISSING = {
@@ -43,6 +48,7 @@ class TableWish:
     name: str
     schema: Schema
     partition: Sequence[str] = ()
+    sort: Sequence[str] = ()
     location: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -99,7 +105,7 @@ class IcebergCatalog:
     def open(self, wish: TableWish) -> IcebergTable:
         """The table as wished: created if missing, otherwise checked."""
         if not self.fits(wish):
-            self._create(wish, parse_partition(wish.partition, wish.schema))
+            self._create(wish)
             if not self.fits(wish):
                 raise CatalogUnavailable(f"{wish.name} was created but cannot be found at {self.address}")
         return self._table(wish.name)
@@ -107,22 +113,26 @@ class IcebergCatalog:
     def fits(self, wish: TableWish) -> bool:
         """Whether the table is there; one that is there and cannot take the pipeline's rows is an error."""
         require_unreserved(wish.name, wish.schema)
-        spec = parse_partition(wish.partition, wish.schema)
+        spec, order = parse_partition(wish.partition, wish.schema), parse_sort(wish.sort, wish.schema)
         table = self.find(wish.name)
         if table is None:
             return False
         require_compatible(wish.name, wish.schema, table.schema())
         if wish.partition:
             require_same_partition(wish.name, spec, wish.schema, table.partition_spec(), table.schema())
+        if wish.sort:
+            require_same_sort(wish.name, order, wish.schema, table.sort_order(), table.schema())
         return True
 
-    def _create(self, wish: TableWish, spec: PartitionSpec) -> None:
+    def _create(self, wish: TableWish) -> None:
+        spec, order = parse_partition(wish.partition, wish.schema), parse_sort(wish.sort, wish.schema)
         iceberg = self._jvm.org.apache.iceberg
         schema = iceberg.SchemaParser.fromJson(wish.schema.model_dump_json())
         with self._answering(f"asked to create {wish.name}", tolerate=_EXISTS):
             self._create_namespace(wish.name)
             builder = self._catalog.buildTable(self._identifier(wish.name), schema)
             builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(schema, spec.model_dump_json()))
+            builder.withSortOrder(iceberg.SortOrderParser.fromJson(schema, order.model_dump_json()))
             builder.withProperties({**NEW_TABLE_PROPERTIES, **wish.properties})
             if wish.location:
                 builder.withLocation(wish.location)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.types import (
     DecimalType,
     DoubleType,
@@ -89,8 +90,30 @@ def require_same_partition(
         )
 
 
+def require_same_sort(
+    table: str, wished: SortOrder, wished_schema: Schema, actual: SortOrder, actual_schema: Schema
+) -> None:
+    """Refuses a declared order that an existing table does not have."""
+    expected, found = _sort_fields(wished, wished_schema), _sort_fields(actual, actual_schema)
+    if expected != found:
+        raise SchemaMismatch(
+            f"{table} is declared to be sorted by [{', '.join(expected)}], but is by [{', '.join(found)}]",
+            "ALTER TABLE … WRITE ORDERED BY …, or leave table.sort out: files follow the table's own order",
+            expected=", ".join(expected),
+            actual=", ".join(found),
+        )
+
+
 def _fields(spec: PartitionSpec, schema: Schema) -> list[str]:
-    return [f"{field.transform}({schema.find_column_name(field.source_id)})" for field in spec.fields]
+    return [_term(field, schema) for field in spec.fields]
+
+
+def _sort_fields(order: SortOrder, schema: Schema) -> list[str]:
+    return [f"{_term(field, schema)} {field.direction} {field.null_order}".lower() for field in order.fields]
+
+
+def _term(field: PartitionField | SortField, schema: Schema) -> str:
+    return f"{field.transform}({schema.find_column_name(field.source_id)})"
 
 
 def _problems(path: str, declared: tuple[NestedField, ...], actual: tuple[NestedField, ...]) -> list[str]:

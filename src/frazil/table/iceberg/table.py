@@ -20,6 +20,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
 from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, TableDamaged
@@ -29,9 +30,9 @@ from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
 from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
+from frazil.table.iceberg.settings import data_location, with_settings
 
 REGISTER_PROPERTY = "frazil.register."
-_DATA_PATH = "write.data.path"
 _STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 """Workers get what opens storage, never what opens the catalog."""
 
@@ -127,6 +128,12 @@ class IcebergTable:
                 self._jvm.org.apache.iceberg.PartitionSpecParser.toJson(self._load().spec())
             )
 
+    def sort_order(self) -> SortOrder:
+        with self._answering("did not answer"):
+            return SortOrder.model_validate_json(
+                self._jvm.org.apache.iceberg.SortOrderParser.toJson(self._load().sortOrder())
+            )
+
     def write_target(self, wish: TableSection) -> WriteTarget:
         """What workers must know to write files for the table as it is now."""
         iceberg = self._jvm.org.apache.iceberg
@@ -136,21 +143,17 @@ class IcebergTable:
             io_properties = {
                 k: v for k, v in dict(table.io().properties()).items() if k.startswith(_STORAGE_PREFIXES)
             }
-            return WriteTarget(
+            target = WriteTarget(
                 table=self._name,
-                location=properties.get(_DATA_PATH) or f"{table.location()}/data",
+                location=data_location(table.location(), properties),
                 schema_json=iceberg.SchemaParser.toJson(table.schema()),
                 spec_json=iceberg.PartitionSpecParser.toJson(table.spec()),
+                sort_order_json=iceberg.SortOrderParser.toJson(table.sortOrder()),
                 properties={k: v for k, v in properties.items() if k.startswith("write.")},
                 io_properties=io_properties,
-                target_file_size_bytes=wish.target_file_size,
-                row_group_rows=wish.row_group_rows,
-                page_size_bytes=wish.page_size,
-                compression=wish.compression,
-                compression_level=wish.compression_level,
-                dictionary=wish.dictionary,
                 schema_id=table.schema().schemaId(),
             )
+        return with_settings(target, wish)
 
     def _load(self) -> Any:
         return self._load_java()

@@ -1,0 +1,168 @@
+"""How files look: what the pipeline file says, else what the table's own properties say, else our default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from frazil.errors import ConfigError
+from frazil.pipeline.spec import TableSection
+from frazil.table.files import WriteTarget
+
+DATA_PATHS = ("write.data.path", "write.folder-storage.path")
+OBJECT_STORE_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
+_CUSTOM_LOCATIONS = "write.location-provider.impl"
+_BLOOM_ENABLED = "write.parquet.bloom-filter-enabled.column."
+_BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
+_ORC_BLOOM = "write.orc.bloom.filter.columns"
+_ORC_BLOOM_FPP = "write.orc.bloom.filter.fpp"
+_FPP = 0.01
+
+_FORMATS = ("parquet", "orc", "avro")
+_CODECS = {"uncompressed": "none", "zlib": "gzip", "lz4_raw": "lz4", "deflate": "gzip"}
+"""Iceberg's names for codecs that the pipeline file calls otherwise."""
+# `range` would have Spark read the source twice, once to find the ranges.
+_DISTRIBUTIONS = {"none": "none", "hash": "hash", "range": "hash"}
+
+
+def data_location(table_location: str, properties: Mapping[str, str]) -> str:
+    """The folder that data files go to, by the same properties in the same order as Iceberg's own providers."""
+    object_store = properties.get("write.object-storage.enabled", "false") == "true"
+    paths = OBJECT_STORE_PATHS if object_store else DATA_PATHS
+    chosen = next((properties[path] for path in paths if properties.get(path)), None)
+    return (chosen or f"{table_location}/data").rstrip("/")
+
+
+def with_settings(target: WriteTarget, wish: TableSection) -> WriteTarget:
+    """The target with everything filled in that both the pipeline file and the table's properties may say."""
+    properties = _Properties(target.table, target.properties)
+    properties.refuse(_CUSTOM_LOCATIONS, "workers have no JVM to run it in: unset it, or use write.data.path")
+    file_format = wish.file_format or properties.choice("write.format.default", _FORMATS) or target.file_format
+    codec, level = _codec(wish, properties, file_format)
+    distribution = properties.choice("write.distribution-mode", tuple(_DISTRIBUTIONS))
+    return replace(
+        target,
+        file_format=file_format,
+        target_file_size_bytes=wish.target_file_size
+        or properties.size("write.target-file-size-bytes")
+        or target.target_file_size_bytes,
+        row_group_rows=wish.row_group_rows,
+        row_group_bytes=_row_group_bytes(properties, file_format, target.row_group_bytes),
+        page_size_bytes=wish.page_size
+        or properties.size("write.parquet.page-size-bytes")
+        or target.page_size_bytes,
+        compression=codec or target.compression,
+        compression_level=level,
+        dictionary=wish.dictionary,
+        bloom_filters=_bloom_filters(wish, properties, file_format),
+        distribution=wish.distribution or (distribution and _DISTRIBUTIONS[distribution]) or target.distribution,
+    )
+
+
+def new_table_properties(wish: TableSection) -> dict[str, str]:
+    """What the pipeline file says about files, as properties: other writers of the table then do the same."""
+    properties: dict[str, str] = {}
+    file_format = wish.file_format or "parquet"
+    if wish.file_format:
+        properties["write.format.default"] = wish.file_format
+    if wish.compression:
+        properties[f"write.{file_format}.compression-codec"] = _icebergs_codec(file_format, wish.compression)
+        if wish.compression_level is not None and file_format != "orc":
+            properties[f"write.{file_format}.compression-level"] = str(wish.compression_level)
+    if wish.bloom_filters and file_format == "orc":
+        properties[_ORC_BLOOM] = ",".join(wish.bloom_filters)
+    elif wish.bloom_filters and file_format == "parquet":
+        properties |= {_BLOOM_ENABLED + column: "true" for column in wish.bloom_filters}
+    return properties | dict(wish.properties)
+
+
+def _icebergs_codec(file_format: str, codec: str) -> str:
+    if file_format == "orc":
+        return {"gzip": "zlib"}.get(codec, codec)
+    return {"none": "uncompressed"}.get(codec, codec)
+
+
+def _codec(wish: TableSection, properties: _Properties, file_format: str) -> tuple[str | None, int | None]:
+    """A level belongs to the codec it was given with."""
+    if wish.compression:
+        return wish.compression, wish.compression_level
+    named = properties.text(f"write.{file_format}.compression-codec")
+    codec = named and _CODECS.get(named.lower(), named.lower())
+    level = wish.compression_level
+    if level is None:
+        level = properties.number(f"write.{file_format}.compression-level")
+    return codec, level
+
+
+def _row_group_bytes(properties: _Properties, file_format: str, bound: int) -> int:
+    """A larger wish than the worker's memory allows is not granted."""
+    key = "write.orc.stripe-size-bytes" if file_format == "orc" else "write.parquet.row-group-size-bytes"
+    return min(bound, properties.size(key) or bound)
+
+
+def _bloom_filters(wish: TableSection, properties: _Properties, file_format: str) -> dict[str, float]:
+    if file_format == "avro":
+        return {}
+    if file_format == "orc":
+        columns = wish.bloom_filters
+        if columns is None:
+            columns = [name.strip() for name in (properties.text(_ORC_BLOOM) or "").split(",") if name.strip()]
+        share = properties.share(_ORC_BLOOM_FPP) or _FPP
+        return dict.fromkeys(columns, share)
+    columns = wish.bloom_filters
+    if columns is None:
+        columns = [name for name, value in properties.below(_BLOOM_ENABLED).items() if value == "true"]
+    return {column: properties.share(_BLOOM_FPP + column) or _FPP for column in columns}
+
+
+class _Properties:
+    """A table's properties, read with care: one that makes no sense is refused by its name."""
+
+    def __init__(self, table: str, values: Mapping[str, str]) -> None:
+        self._table = table
+        self._values = values
+
+    def text(self, key: str) -> str | None:
+        return self._values.get(key) or None
+
+    def below(self, prefix: str) -> dict[str, str]:
+        return {key.removeprefix(prefix): value for key, value in self._values.items() if key.startswith(prefix)}
+
+    def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
+        value = self.text(key)
+        if value is not None and value.lower() not in allowed:
+            raise self._refusal(key, value, f"allowed are {', '.join(allowed)}")
+        return value and value.lower()
+
+    def number(self, key: str) -> int | None:
+        value = self.text(key)
+        try:
+            return None if value is None else int(value)
+        except ValueError:
+            raise self._refusal(key, str(value), "expected a whole number") from None
+
+    def size(self, key: str) -> int | None:
+        size = self.number(key)
+        if size is not None and size <= 0:
+            raise self._refusal(key, str(size), "expected a number of bytes larger than zero")
+        return size
+
+    def share(self, key: str) -> float | None:
+        value = self.text(key)
+        try:
+            share = None if value is None else float(value)
+        except ValueError:
+            share = 0.0
+        if share is not None and not 0 < share < 1:
+            raise self._refusal(key, str(value), "expected a number between 0 and 1")
+        return share
+
+    def refuse(self, key: str, remedy: str) -> None:
+        if key in self._values:
+            raise ConfigError(f"{self._table} has the property {key} = {self._values[key]!r}", remedy)
+
+    def _refusal(self, key: str, value: str, expected: str) -> ConfigError:
+        return ConfigError(
+            f"{self._table} has the property {key} = {value!r}; {expected}",
+            "correct it with ALTER TABLE … SET TBLPROPERTIES, or give the key in [table], which goes first",
+        )

@@ -1,0 +1,143 @@
+"""How files look: the pipeline file first, then the table's properties, then the default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from frazil.errors import ConfigError
+from frazil.pipeline.spec import TableSection
+from frazil.table.files import MIB, WriteTarget
+from frazil.table.iceberg.settings import data_location, new_table_properties, with_settings
+
+
+def wish(**keys: Any) -> TableSection:
+    return TableSection(name="shop.orders", **keys)
+
+
+def settled(section: TableSection, **properties: str) -> WriteTarget:
+    """What workers are told; properties are given as write__target_file_size_bytes=…"""
+    named = {key.replace("__", ".").replace("_", "-"): value for key, value in properties.items()}
+    return with_settings(WriteTarget("shop.orders", "file:/data", "{}", "{}", properties=named), section)
+
+
+def test_the_defaults_are_safe_ones() -> None:
+    """CFG-17, CFG-18, CFG-20."""
+    target = settled(wish())
+    assert (target.file_format, target.compression, target.compression_level) == ("parquet", "zstd", None)
+    assert (target.target_file_size_bytes, target.page_size_bytes) == (128 * MIB, MIB)
+    assert (target.distribution, dict(target.bloom_filters)) == ("auto", {})
+
+
+@pytest.mark.parametrize(
+    ("properties", "field", "value"),
+    [
+        ({"write__target_file_size_bytes": "1048576"}, "target_file_size_bytes", MIB),
+        ({"write__format__default": "ORC"}, "file_format", "orc"),
+        ({"write__parquet__compression_codec": "gzip"}, "compression", "gzip"),
+        ({"write__parquet__compression_codec": "UNCOMPRESSED"}, "compression", "none"),
+        ({"write__parquet__compression_level": "9"}, "compression_level", 9),
+        ({"write__format__default": "orc", "write__orc__compression_codec": "zlib"}, "compression", "gzip"),
+        ({"write__format__default": "avro", "write__avro__compression_codec": "snappy"}, "compression", "snappy"),
+        ({"write__parquet__page_size_bytes": "65536"}, "page_size_bytes", 65536),
+        ({"write__parquet__row_group_size_bytes": "1048576"}, "row_group_bytes", MIB),
+        ({"write__parquet__row_group_size_bytes": "1073741824"}, "row_group_bytes", 64 * MIB),
+        ({"write__distribution_mode": "none"}, "distribution", "none"),
+        ({"write__distribution_mode": "hash"}, "distribution", "hash"),
+        ({"write__distribution_mode": "range"}, "distribution", "hash"),
+    ],
+)
+def test_a_tables_own_properties_are_honoured(properties: dict[str, str], field: str, value: object) -> None:
+    assert getattr(settled(wish(), **properties), field) == value
+
+
+def test_the_pipeline_file_goes_before_the_tables_properties() -> None:
+    target = settled(
+        wish(
+            file_format="parquet",
+            target_file_size=MIB,
+            compression="snappy",
+            page_size=4096,
+            distribution="none",
+            bloom_filters=["customer"],
+        ),
+        write__format__default="orc",
+        write__target_file_size_bytes="7",
+        write__parquet__compression_codec="gzip",
+        write__parquet__compression_level="9",
+        write__parquet__page_size_bytes="7",
+        write__distribution_mode="hash",
+        **{"write.parquet.bloom-filter-enabled.column.order_id": "true"},
+    )
+    assert (target.file_format, target.target_file_size_bytes, target.page_size_bytes) == ("parquet", MIB, 4096)
+    assert (target.compression, target.compression_level) == ("snappy", None)
+    assert (target.distribution, dict(target.bloom_filters)) == ("none", {"customer": 0.01})
+
+
+def test_bloom_filters_come_from_the_properties_of_the_files_format() -> None:
+    parquet = with_settings(
+        WriteTarget(
+            "shop.orders",
+            "file:/data",
+            "{}",
+            "{}",
+            properties={
+                "write.parquet.bloom-filter-enabled.column.order_id": "true",
+                "write.parquet.bloom-filter-fpp.column.order_id": "0.05",
+                "write.parquet.bloom-filter-enabled.column.customer": "false",
+                "write.orc.bloom.filter.columns": "a, b",
+                "write.orc.bloom.filter.fpp": "0.2",
+            },
+        ),
+        wish(),
+    )
+    assert dict(parquet.bloom_filters) == {"order_id": 0.05}
+    orc = with_settings(parquet, wish(file_format="orc"))
+    assert dict(orc.bloom_filters) == {"a": 0.2, "b": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("write.target-file-size-bytes", "-5", "larger than zero"),
+        ("write.target-file-size-bytes", "128MB", "a whole number"),
+        ("write.format.default", "csv", "allowed are parquet, orc, avro"),
+        ("write.distribution-mode", "some", "allowed are none, hash, range"),
+        ("write.location-provider.impl", "com.example.Mine", "write.data.path"),
+    ],
+)
+def test_a_property_that_makes_no_sense_is_named(key: str, value: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        with_settings(WriteTarget("shop.orders", "file:/d", "{}", "{}", properties={key: value}), wish())
+    assert f"shop.orders has the property {key} = {value!r}" in str(refused.value)
+    assert expected in str(refused.value)
+
+
+def test_what_the_pipeline_file_says_of_files_becomes_a_new_tables_properties() -> None:
+    """So that compaction and other writers keep to it."""
+    said = new_table_properties(
+        wish(compression="none", bloom_filters=["order_id"], properties={"write.data.path": "s3://lake/data"})
+    )
+    assert said == {
+        "write.parquet.compression-codec": "uncompressed",
+        "write.parquet.bloom-filter-enabled.column.order_id": "true",
+        "write.data.path": "s3://lake/data",
+    }
+    assert new_table_properties(wish(file_format="orc", compression="gzip", bloom_filters=["a", "b"])) == {
+        "write.format.default": "orc",
+        "write.orc.compression-codec": "zlib",
+        "write.orc.bloom.filter.columns": "a,b",
+    }
+    assert new_table_properties(wish()) == {}
+
+
+@pytest.mark.parametrize(
+    ("properties", "folder"),
+    [
+        ({}, "s3://lake/orders/data"),
+        ({"write.data.path": "s3://fast/"}, "s3://fast"),
+    ],
+)
+def test_data_files_go_where_the_table_says(properties: dict[str, str], folder: str) -> None:
+    assert data_location("s3://lake/orders", properties) == folder
