@@ -2,6 +2,8 @@
 
     python -m bench.append --records-1kb 100000 --records-150b 300000 --rounds 5
 
+Beside them run the libraries alone (bench/limit.py), as the limit that no pipeline made of them can pass.
+
 One Spark session and one broker serve all. After a round to warm up, whose tables must hold the same rows,
 rounds alternate, so that whatever else the machine does disturbs everybody alike; the ratios are medians over
 the rounds. What a round wrote is deleted before the next one.
@@ -27,6 +29,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from bench.contestants import Contestant, Frazil, Peer
+from bench.limit import Limit
 from bench.meter import Cost, Meter
 from bench.orders import COMPRESSION, LARGE, PARTITIONS, SMALL, Shape, Topic, fill_topic
 from bench.pipeline import CATALOG, RunningPipeline, pipeline_spec
@@ -37,7 +40,7 @@ from frazil.spark import open_session
 from frazil.spark.jars import jars
 from frazil.table.iceberg import spark_catalog_conf
 
-NATIVE, SQL, PEER = "frazil", "frazil SQL", "Spark"
+NATIVE, SQL, PEER, LIMIT = "frazil", "frazil SQL", "Spark", "libraries alone"
 _RECORDS_A_COMMIT = 100
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -71,6 +74,10 @@ class Score:
 
     def cpu_ratio(self, peer: Score) -> float:
         return statistics.median(a.cpu_s / b.cpu_s for a, b in zip(self.costs, peer.costs, strict=True))
+
+    def limit_fraction(self, limit: Score) -> float:
+        """What is reached of the limit's rate, in records per second of one core's time."""
+        return 1 / self.cpu_ratio(limit)
 
 
 Scores = dict[str, Score]
@@ -112,13 +119,14 @@ class Contest:
         ]
 
     def run(self, topic: Topic, rounds: int) -> Scores:
-        scores = {each.name: Score(topic) for each in self._contestants}
+        scores = {name: Score(topic) for name in [*(each.name for each in self._contestants), LIMIT]}
         self._warm_up(topic)
         for number in range(rounds):
             # Nobody is always the one who goes after the peer and its garbage.
             first = number % len(self._contestants)
             for each in self._contestants[first:] + self._contestants[:first]:
                 self._round(each, scores[each.name])
+            scores[LIMIT].costs.append(self._measure_limit(topic, f"round {number + 1}"))
         return scores
 
     def _warm_up(self, topic: Topic) -> None:
@@ -128,9 +136,18 @@ class Contest:
             cost = self._meter.measure(each.prepare(topic, table))
             found[each.name] = self._fingerprint(table)
             self._drop(table)
-            _tell(topic, each, cost, "warm-up")
+            _tell(topic, each.name, cost, "warm-up")
+        self._measure_limit(topic, "warm-up")
         if len(set(found.values())) != 1 or found[PEER][0] != topic.records:
             raise WrongRows(f"{topic.records} records of {topic.name} became (rows, orders, content): {found}")
+
+    def _measure_limit(self, topic: Topic, stage: str) -> Cost:
+        rows: list[int] = []
+        cost = self._meter.measure(lambda: rows.append(Limit(self._warehouse).run(topic)))
+        if rows != [topic.records]:
+            raise WrongRows(f"the libraries made {rows[0]} rows of {topic.records} records")
+        _tell(topic, LIMIT, cost, stage)
+        return cost
 
     def _round(self, contestant: Contestant, score: Score) -> None:
         table = self._next_table()
@@ -141,7 +158,7 @@ class Contest:
         score.costs.append(cost)
         score.size = self._size(table)
         self._drop(table)
-        _tell(score.topic, contestant, cost, f"round {len(score.costs)}")
+        _tell(score.topic, contestant.name, cost, f"round {len(score.costs)}")
 
     def _fingerprint(self, table: str) -> tuple[int, int, str]:
         """Rows, distinct orders, and a sum over hashes of whole rows, which does not depend on their order."""
@@ -208,9 +225,9 @@ def _fill(broker: Broker, shape: Shape, records: int) -> Topic:
     return topic
 
 
-def _tell(topic: Topic, contestant: Contestant, cost: Cost, stage: str) -> None:
+def _tell(topic: Topic, name: str, cost: Cost, stage: str) -> None:
     _err.print(
-        f"{topic.shape.name} {stage}: {contestant.name:<13} {cost.wall_s:6.2f} s, {cost.cpu_s:6.2f} s CPU",
+        f"{topic.shape.name} {stage}: {name:<15} {cost.wall_s:6.2f} s, {cost.cpu_s:6.2f} s CPU",
         highlight=False,
     )
 
@@ -220,30 +237,32 @@ def _print_table(results: dict[str, Scores], rounds: int, commit_ms: Sequence[fl
     grid = Grid(
         title=f"A Kafka topic into an Iceberg table, one epoch a round, median of {rounds}",
         caption=f"JSON in {PARTITIONS} partitions and {COMPRESSION} batches, Parquet with zstd. "
-        f"CPU: Python and JVM together. Ratios: frazil ÷ {PEER}, lower is better. {commit}",
+        f"CPU s/M: Python and JVM together, for a million records. time, CPU: ÷ {PEER}, lower is better. "
+        f"limit: rate per core ÷ that of the {LIMIT}, higher is better. {commit}",
         box=box.SIMPLE_HEAD,
         show_edge=False,
     )
     grid.add_column("topic", no_wrap=True)
     grid.add_column("by", no_wrap=True)
-    for heading in ("records a second", "CPU s per million", "MB written", "time ratio", "CPU ratio"):
+    for heading in ("records/s", "CPU s/M", "MB", "time", "CPU", "limit"):
         grid.add_column(heading, justify="right")
     for scores in results.values():
         for name, score in scores.items():
-            grid.add_row(*_row(name, score, scores[PEER]))
+            grid.add_row(*_row(name, score, scores[PEER], scores[LIMIT]))
         grid.add_section()
     _out.print(grid)
 
 
-def _row(name: str, score: Score, peer: Score) -> list[str]:
+def _row(name: str, score: Score, peer: Score, limit: Score) -> list[str]:
     return [
         f"{score.topic.records / 1000:,.0f}k × {score.topic.record_bytes} B",
         name,
         f"{score.records_per_s:,.0f}",
         f"{score.cpu_s_per_million:.2f}",
-        f"{score.size / 1e6:,.0f}",
+        f"{score.size / 1e6:,.0f}" if score.size else "",
         f"{score.wall_ratio(peer):.2f}",
         f"{score.cpu_ratio(peer):.2f}",
+        f"{score.limit_fraction(limit):.2f}",
     ]
 
 
@@ -255,6 +274,7 @@ def _summary(results: dict[str, Scores], commit_ms: Sequence[float]) -> dict[str
             f"records_{size}": native.topic.records,
             f"wall_ratio_{size}": round(native.wall_ratio(peer), 3),
             f"cpu_ratio_{size}": round(native.cpu_ratio(peer), 3),
+            f"limit_fraction_{size}": round(native.limit_fraction(scores[LIMIT]), 3),
             f"sql_wall_ratio_{size}": round(sql.wall_ratio(peer), 3),
             f"sql_cpu_ratio_{size}": round(sql.cpu_ratio(peer), 3),
             f"native_records_per_s_{size}": round(native.records_per_s),

@@ -18,10 +18,10 @@ from frazil.protocol.register import Epoch
 CATALOG = "bench"
 
 # Left alone, Arrow compresses at level 1 and Parquet's Java writer at level 3.
-_ZSTD_LEVEL = 1
+ZSTD_LEVEL = 1
 _LAYOUT = {
     "write.parquet.compression-codec": "zstd",
-    "write.parquet.compression-level": str(_ZSTD_LEVEL),
+    "write.parquet.compression-level": str(ZSTD_LEVEL),
 }
 
 
@@ -34,7 +34,7 @@ def pipeline_spec(
             "pipeline": {"name": table},
             "source": source,
             "decode": {"format": "json", "schema": ddl},
-            "table": {"name": table, "compression_level": _ZSTD_LEVEL, "properties": _LAYOUT},
+            "table": {"name": table, "compression_level": ZSTD_LEVEL, "properties": _LAYOUT},
             "catalog": {"type": "sqlite", "name": CATALOG, "warehouse": str(warehouse)},
             **({"transform": {"sql": sql}} if sql else {}),
         }

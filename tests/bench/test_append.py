@@ -33,4 +33,5 @@ def test_the_bench_lands_the_same_rows_by_all_ways_and_reports_the_ratios():
 def expected_keys() -> list[str]:
     ratios = [f"{lane}{kind}_ratio_{size}" for lane in ("", "sql_") for kind in ("wall", "cpu") for size in SIZES]
     rates = [f"{name}_records_per_s_{size}" for name in ("native", "sql", "peer") for size in SIZES]
-    return ["commit_ms_p50", *ratios, *rates]
+    limits = [f"limit_fraction_{size}" for size in SIZES]
+    return ["commit_ms_p50", *ratios, *rates, *limits]
