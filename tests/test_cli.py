@@ -121,11 +121,31 @@ def test_a_bad_schema_is_pointed_at_without_starting_spark(frazil: Frazil) -> No
     assert "^ line 1, column" in refused.err
 
 
-def test_a_partition_that_does_not_fit_is_refused_without_starting_spark(frazil: Frazil) -> None:
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('partition = ["day(placed_on)"]', "table.partition: 'day(placed_on)': there is no column 'placed_on'"),
+        ('partition = ["hour(customer)"]', "hour cannot be applied to customer of type string"),
+        ('partition.spec = "BUCKET(16 customer)"', "table.partition: 'BUCKET(16 customer)': bucket takes"),
+        ('sort = ["placed_on desc"]', "table.sort: 'placed_on': there is no column 'placed_on'"),
+        ("target_file_size = -1", "table.target_file_size: -1 is not allowed; expected a size larger than zero"),
+        ('bloom_filters = ["nobody"]', "table.bloom_filters: 'nobody': there is no column 'nobody'"),
+    ],
+)
+def test_what_the_columns_do_not_allow_is_refused_without_starting_spark(
+    frazil: Frazil, line: str, problem: str
+) -> None:
+    """FILE-08, FILE-09, FILE-11: with the key and the reason, before any file is written."""
     frazil("init", "orders.toml")
     file = Path("orders.toml")
-    file.write_text(file.read_text(encoding="utf-8").replace("day(placed_at)", "day(placed_on)"), encoding="utf-8")
-    assert "there is no column 'placed_on'" in frazil("validate", "orders.toml").err
+    lines = [
+        line if written.startswith("partition = ") else written
+        for written in file.read_text(encoding="utf-8").splitlines()
+    ]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    refused = frazil("validate", "orders.toml")
+    assert refused.code == 2
+    assert problem in refused.err
 
 
 @pytest.mark.parametrize("kind", [each for each in FrazilError.__subclasses__() for each in each.__subclasses__()])

@@ -80,6 +80,7 @@ def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
     source.observe()
     catalog = IcebergCatalog(spark, spec.catalog)
     anchor = catalog.open(anchor_wish(spec.table, schema))
+    anchor.write_target(spec.table)
     dead_letters = None
     if spec.dead_letters is not None:
         dead_letters = catalog.open(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))

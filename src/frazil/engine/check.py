@@ -28,6 +28,8 @@ def check_connections(spec: PipelineSpec, spark: SparkSession) -> Iterator[str]:
         wishes.append(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
     for wish in wishes:
         fits = catalog.fits(wish)
+        if fits and wish.name == spec.table.name:
+            catalog.open(wish).write_target(spec.table)
         yield f"table: {wish.name} " + ("is there and fits" if fits else "is missing; run creates it")
 
 
