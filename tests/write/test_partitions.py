@@ -21,6 +21,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import StringType
 
 from frazil.errors import SchemaMismatch
+from frazil.write import instants
 
 BY_DAY = (5, DayTransform(), "placed_at_day")
 BY_CUSTOMER = (2, IdentityTransform(), "customer")
@@ -118,10 +119,44 @@ def test_many_partitions_in_one_batch_lose_no_row(shop):
     assert len({file.path for file in files}) == len(files) == 100
 
 
-def test_a_number_that_json_cannot_hold_is_refused_as_a_partition(shop):
+@pytest.mark.parametrize("weight", ["nan", "inf", "-inf"])
+def test_a_number_that_json_cannot_hold_is_refused_as_a_partition(shop, weight):
+    """Java would keep NaN apart, and then lose it to filters: Spark holds NaN for larger than any number."""
     by_weight = (4, IdentityTransform(), "weight")
-    with pytest.raises(SchemaMismatch, match="nan"):
-        shop.write(shop.target(by_weight), shop.orders(1, weight=pa.array([float("nan")])))
+    with pytest.raises(SchemaMismatch, match=weight):
+        shop.write(shop.target(by_weight), shop.orders(1, weight=pa.array([float(weight)])))
+
+
+def test_the_two_zeros_are_two_partitions(shop):
+    """FILE-08: as in Java, whose comparison keeps them apart too."""
+    batch = shop.orders(3, weight=pa.array([0.0, -0.0, 0.0]))
+    files = shop.write(shop.target((4, IdentityTransform(), "weight")), batch)
+    assert {str(file.partition[0]): shop.ids([file]) for file in files} == {"0.0": [0, 2], "-0.0": [1]}
+
+
+@pytest.mark.parametrize(
+    ("transform", "early", "late", "folders"),
+    [
+        (YearTransform(), -292_278, 292_277, {"p=-290308", "p=294247"}),
+        (MonthTransform(), -3_507_325, 3_507_324, {"p=-290308-12", "p=294247-01"}),
+        (DayTransform(), "-290308-12-22", "+294247-01-09", {"p=-290308-12-22", "p=294247-01-09"}),
+    ],
+)
+def test_years_far_beyond_the_calendar_of_python_have_partitions(shop, transform, early, late, folders):
+    """FILE-08"""
+    moments = pa.array([-9_223_372_000_000_000_000, 9_223_372_000_000_000_000], pa.timestamp("us", "UTC"))
+    files = shop.write(shop.target((5, transform, "p")), shop.orders(2, placed_at=moments))
+    assert {file.partition[0] for file in files} == {early, late}
+    assert {file.path.split("/")[-2] for file in files} == folders
+
+
+def test_days_months_and_years_are_those_of_the_calendar():
+    dates = [dt.date(1, 1, 1) + dt.timedelta(days=days) for days in range(0, 3_652_000, 97)]
+    counts = pa.array([(date - dt.date(1970, 1, 1)).days for date in dates], pa.int32())
+    months = [(date.year - 1970) * 12 + date.month - 1 for date in dates]
+    assert instants.months(counts).to_pylist() == months
+    assert instants.years(counts).to_pylist() == [date.year - 1970 for date in dates]
+    assert [instants.iso_date(days) for days in counts.to_pylist()] == [date.isoformat() for date in dates]
 
 
 def test_partitions_that_compress_differently_share_a_writer(shop):

@@ -1,37 +1,35 @@
-"""Split a batch by the partition values of its rows."""
+"""Split a batch by the partition values of its rows.
+
+The values are those of Iceberg's Java transforms, with one exception on purpose: for the last microsecond of the
+first second of an hour, day, month or year before 1970, Java names the one before it. Here it gets its own, as in
+the Iceberg spec. Java finds it all the same: for a time before 1970 it looks into the next one as well.
+"""
 
 from __future__ import annotations
 
-import datetime as dt
-import math
+import struct
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
-from pyiceberg import conversions
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import TruncateTransform
-from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    DecimalType,
-    IcebergType,
-    PrimitiveType,
-    StructType,
-    TimestampNanoType,
-    TimestamptzNanoType,
-    UUIDType,
+from pyiceberg.transforms import (
+    DayTransform,
+    HourTransform,
+    MonthTransform,
+    TimeTransform,
+    TruncateTransform,
+    YearTransform,
 )
+from pyiceberg.types import BinaryType, DateType, DoubleType, FloatType, IcebergType, StructType, UUIDType
 
-from frazil.errors import SchemaMismatch
-
-_NANOS = 1_000_000_000
+from frazil.write import instants
+from frazil.write.spelling import folder, json_value
 
 # Spelling out a partition takes longer than writing a few rows of it, so those seen lately are remembered.
 _KNOWN_PARTITIONS_MAX = 10_000
@@ -86,10 +84,10 @@ class Partitioner:
         return self._known[key]
 
     def _described(self, key: tuple[Any, ...]) -> Partition:
-        internal = [_internal(value, kind) for value, kind in zip(key, self._types, strict=True)]
+        values = [_internal(value, kind) for value, kind in zip(key, self._types, strict=True)]
         return Partition(
-            tuple(_json(value, kind) for value, kind in zip(internal, self._types, strict=True)),
-            self._spec.partition_to_path(Record(*internal), self._schema),
+            tuple(json_value(value, kind) for value, kind in zip(values, self._types, strict=True)),
+            folder(self._spec.fields, self._types, values),
         )
 
 
@@ -126,7 +124,34 @@ def _transform_of(field: PartitionField, source: IcebergType) -> Callable[[pa.Ar
     if isinstance(field.transform, TruncateTransform) and isinstance(source, BinaryType):
         width = field.transform.width
         return lambda values: pc.binary_slice(values, 0, width)  # pyiceberg's own knows no large_binary
+    if isinstance(field.transform, TimeTransform):
+        # pyiceberg's own turns years that are far away into nulls.
+        return _time_transform(field.transform, source)
     return field.transform.pyarrow_transform(source)
+
+
+def _time_transform(transform: TimeTransform[Any], source: IcebergType) -> Callable[[pa.Array], pa.Array]:
+    def day_counts(values: pa.Array) -> pa.Array:
+        counts = _plain(values)
+        return counts if isinstance(source, DateType) else instants.days(counts, _unit(values))
+
+    def counted(values: pa.Array) -> pa.Array:
+        match transform:
+            case YearTransform():
+                return instants.years(day_counts(values))
+            case MonthTransform():
+                return instants.months(day_counts(values))
+            case DayTransform():
+                return day_counts(values)
+            case HourTransform():
+                return instants.hours(_plain(values), _unit(values))
+
+    # Iceberg's results have 32 bits; hours more than 245,000 years away start over, as they do in Java.
+    return lambda values: counted(values).cast(pa.int32(), safe=False)
+
+
+def _unit(timestamps: pa.Array) -> int:
+    return instants.NANOS if timestamps.type.unit == "ns" else instants.MICROS
 
 
 def _path_to(struct: StructType, field_id: int) -> list[int]:
@@ -144,44 +169,25 @@ def _plain_storage(values: pa.Array) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """Dates and times as the integers Iceberg keeps, which have no range or time zone of Python's."""
-    if pt.is_date32(values.type):
+    """As the integers Iceberg keeps, for times, or as bits, for floats.
+
+    Integers have no range or time zone of Python's, and bits keep the two zeros apart.
+    """
+    if pt.is_date32(values.type) or pt.is_float32(values.type):
         return values.view(pa.int32())
-    if pt.is_timestamp(values.type) or pt.is_time64(values.type):
+    if pt.is_timestamp(values.type) or pt.is_time64(values.type) or pt.is_float64(values.type):
         return values.view(pa.int64())
     return values
 
 
 def _internal(value: Any, kind: IcebergType) -> Any:
-    if isinstance(kind, UUIDType) and value is not None:
-        return uuid.UUID(bytes=value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise SchemaMismatch(
-            f"{value} is not a partition value that Iceberg can describe in JSON",
-            "partition by another column, or by a bucket or truncation of one",
-            expected="a finite number",
-            actual=str(value),
-        )
+    match kind, value:
+        case _, None:
+            return None
+        case UUIDType(), _:
+            return uuid.UUID(bytes=value)
+        case FloatType(), _:
+            return struct.unpack("<f", struct.pack("<i", value))[0]
+        case DoubleType(), _:
+            return struct.unpack("<d", struct.pack("<q", value))[0]
     return value
-
-
-def _json(value: Any, kind: IcebergType) -> Any:
-    """Iceberg's JSON form of a single value."""
-    if value is None:
-        return None
-    if isinstance(kind, TimestampNanoType | TimestamptzNanoType):
-        return _nanosecond_text(value) + ("+00:00" if isinstance(kind, TimestamptzNanoType) else "")
-    if isinstance(kind, DecimalType):
-        return _decimal_text(value)
-    return conversions.to_json(cast(PrimitiveType, kind), value)
-
-
-def _decimal_text(value: Decimal) -> str:
-    """Never in scientific notation: the number of digits after the point is the scale."""
-    return format(value, "f")
-
-
-def _nanosecond_text(nanos: int) -> str:
-    seconds, fraction = divmod(nanos, _NANOS)
-    moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)
-    return f"{moment.isoformat(timespec='seconds')}.{fraction:09d}"
