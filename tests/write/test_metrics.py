@@ -11,6 +11,7 @@ import pytest
 
 from frazil.errors import InvalidState
 from frazil.table.files import WrittenFile
+from frazil.write.metrics import MetricsPlan
 
 YEAR_10000_US = 253_402_300_800_000_000
 
@@ -74,6 +75,49 @@ def test_a_row_group_whose_bounds_arrow_leaves_out_costs_the_column_its_bounds(s
     assert 1 in file.lower_bounds
 
 
+def tallied(shop, file, properties=None):
+    """The metrics of a file with what its rows tell in addition to its footer."""
+    plan = MetricsPlan(shop.schema, shop.schema, properties or {})
+    tally = plan.tally()
+    parquet = shop.parquet(file)
+    for group in range(parquet.num_row_groups):
+        tally.add(parquet.read_row_group(group))
+    return plan.measure(parquet.metadata, tally.nan_counts, tally.bounds, tally.null_counts)
+
+
+def test_bounds_that_arrow_leaves_out_are_taken_from_the_rows(shop):
+    """FILE-12: of the row groups that lack them only; the others have theirs in the footer."""
+    customers = pa.array(["m", "n", "b" * 5000, None, "z" * 5000, "a"])
+    (file,) = shop.write(shop.target(row_group_rows=2), shop.orders(6, customer=customers))
+    assert bytes.fromhex(tallied(shop, file)["lower_bounds"][2]) == b"a"
+    assert bytes.fromhex(tallied(shop, file)["upper_bounds"][2]) == b"z" * 15 + b"{"
+    full = tallied(shop, file, {"write.metadata.metrics.default": "full"})
+    assert bytes.fromhex(full["upper_bounds"][2]) == b"z" * 5000
+
+
+def test_a_bound_is_the_zero_that_is_in_the_rows(shop):
+    (file,) = shop.write(shop.target(row_group_rows=1), shop.orders(2, weight=pa.array([0.0, 0.0])))
+    zero = struct.pack("<d", 0.0).hex()
+    assert (tallied(shop, file)["lower_bounds"][4], tallied(shop, file)["upper_bounds"][4]) == (zero, zero)
+
+
+@pytest.mark.parametrize(
+    ("customer", "bound"),
+    [
+        ("z" * 17, "z" * 15 + "{"),
+        ("z" * 15 + "\U0010ffff" * 5, "z" * 14 + "{"),
+        ("z" * 15 + "\ud7ff!", "z" * 15 + "\ue000"),
+        ("\U0010ffff" * 17, None),
+        ("\U0010ffff" * 16, "\U0010ffff" * 16),
+    ],
+)
+def test_an_upper_bound_is_shortened_to_the_next_text_that_is_higher(shop, customer, bound):
+    (file,) = shop.write(shop.target(), shop.orders(1, customer=pa.array([customer])))
+    found = file.upper_bounds.get(2)
+    assert (None if found is None else bytes.fromhex(found).decode()) == bound
+    assert bytes.fromhex(file.lower_bounds[2]).decode() == customer[:16]
+
+
 def test_a_row_group_of_nulls_costs_no_bounds(shop):
     customers = pa.array(["m", "n", None, None])
     (file,) = shop.write(shop.target(row_group_rows=2), shop.orders(4, customer=customers))
@@ -99,6 +143,8 @@ def test_the_tables_metrics_properties_are_followed(shop):
     assert set(file.lower_bounds) == {5}
     assert 2 not in file.value_counts
     assert 1 in file.value_counts
+    assert 7 not in file.value_counts, "inside a list there are no counts"
+    assert 7 in file.column_sizes
 
 
 def test_a_description_survives_the_trip_to_the_driver(shop):
