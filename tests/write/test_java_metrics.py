@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.table.sorting import SortOrder
 
 from frazil.table.files import WriteTarget, WrittenFile
 from frazil.write import FileName, TableWriter
@@ -228,8 +227,7 @@ def write(target: WriteTarget, rows: pa.Table) -> list[WrittenFile]:
 def tallied(target: WriteTarget, file: WrittenFile) -> WrittenFile:
     """The file's description with what its rows tell in addition to its footer."""
     schema = Schema.model_validate_json(target.schema_json)
-    order = SortOrder.model_validate_json(target.sort_order_json)
-    plan = MetricsPlan(schema, sanitize_column_names(schema), target.properties, order)
+    plan = MetricsPlan(schema, sanitize_column_names(schema), target.properties, target.sort_order_json)
     tally = plan.tally()
     with pq.ParquetFile(file.path.removeprefix("file:")) as parquet:
         for group in range(parquet.num_row_groups):

@@ -23,9 +23,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
+from pyiceberg.io.pyarrow import MetricModeTypes, MetricsMode, parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -43,7 +42,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.write.modes import Mode, Modes
+from frazil.table.files import UNSORTED
+from frazil.write.modes import has_bounds, metrics_modes
 
 # Arrow leaves bounds that are longer out of the footer.
 _FOOTER_BOUND_LENGTH_MAX = 4096
@@ -63,7 +63,7 @@ class _Column:
 
     field_id: int
     kind: IcebergType
-    mode: Mode
+    mode: MetricsMode
     path: tuple[int, ...] | None
     """Positions that lead to it through structs; None inside a list or a map."""
 
@@ -73,7 +73,7 @@ class _Column:
 
     @property
     def has_bounds(self) -> bool:
-        return self.path is not None and self.mode.bound_length > 0 and not isinstance(self.kind, UUIDType)
+        return self.path is not None and has_bounds(self.mode) and not isinstance(self.kind, UUIDType)
 
 
 class MetricsPlan:
@@ -84,12 +84,12 @@ class MetricsPlan:
         schema: Schema,
         file_schema: Schema,
         properties: Mapping[str, str],
-        order: SortOrder = UNSORTED_SORT_ORDER,
+        sort_order_json: str = UNSORTED,
     ) -> None:
-        modes = Modes(schema, properties, order)
-        leaves = [_Column(*leaf[:2], modes.of(leaf[0]), leaf[2]) for leaf in _leaves(schema.as_struct(), 0, ())]
+        modes = metrics_modes(schema, properties, sort_order_json)
+        leaves = [_Column(*leaf[:2], modes[leaf[0]], leaf[2]) for leaf in _leaves(schema.as_struct(), 0, ())]
         uuids = {each.field_id for each in leaves if isinstance(each.kind, UUIDType)}
-        self._columns = {each.field_id: each for each in leaves if each.mode.counts}
+        self._columns = {each.field_id: each for each in leaves if each.mode.type != MetricModeTypes.NONE}
         self._field_ids = parquet_path_to_id_mapping(file_schema)
         self.leaves_with_statistics = [path for path, field_id in self._field_ids.items() if field_id not in uuids]
         self.nan_columns = {
@@ -112,18 +112,18 @@ class MetricsPlan:
         """The metric fields of a `WrittenFile`, from its footer and what the tally of its rows has seen."""
         sizes: Counter[int] = Counter()
         values: Counter[int] = Counter()
-        nulls: Counter[int] = Counter(null_counts)
+        nulls: Counter[int] = Counter()
         for _, column, chunk in self._chunks(footer):
             sizes[column.field_id] += chunk.total_compressed_size
             if column.path is not None:
                 values[column.field_id] += chunk.num_values
-                if column.field_id not in null_counts:
+                if chunk.is_stats_set:
                     nulls[column.field_id] += chunk.statistics.null_count
         bounds = self._bounds(footer, bounds_seen)
         return {
             "column_sizes": dict(sizes),
             "value_counts": dict(values),
-            "null_value_counts": dict(nulls),
+            "null_value_counts": dict(nulls) | dict(null_counts),
             "nan_value_counts": dict(nan_counts),
             "lower_bounds": self._lower_bounds(bounds),
             "upper_bounds": self._upper_bounds(bounds),
@@ -291,9 +291,9 @@ def _encoded(value: Any, kind: IcebergType) -> bytes:
 def _shortened(bound: bytes, column: _Column) -> bytes:
     match column.kind:
         case StringType():
-            return bound.decode()[: column.mode.bound_length].encode()
+            return bound.decode()[: column.mode.length].encode()
         case BinaryType():
-            return bound[: column.mode.bound_length]
+            return bound[: column.mode.length]
     return bound
 
 

@@ -8,10 +8,9 @@ column wins over both; a mode that does not exist is as good as not given.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from pyiceberg.io.pyarrow import MetricModeTypes, MetricsMode
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
@@ -21,57 +20,46 @@ _COLUMN = "write.metadata.metrics.column."
 _INFERRED_MAX = "write.metadata.metrics.max-inferred-column-defaults"
 _INFERRED_MAX_DEFAULT = 100
 
-
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """What is recorded of a column: size and counts or nothing, and bounds of at most this length."""
-
-    counts: bool
-    bound_length: int = 0
-
-
-NONE = Mode(counts=False)
-COUNTS = Mode(counts=True)
-SHORT_BOUNDS = Mode(counts=True, bound_length=16)
-FULL = Mode(counts=True, bound_length=sys.maxsize)
-
-_NAMED = {"none": NONE, "counts": COUNTS, "full": FULL}
+_NONE = MetricsMode(MetricModeTypes.NONE)
+_SHORT_BOUNDS = MetricsMode(MetricModeTypes.TRUNCATE, 16)
+_NAMED = {
+    "none": _NONE,
+    "counts": MetricsMode(MetricModeTypes.COUNTS),
+    "full": MetricsMode(MetricModeTypes.FULL),
+}
 
 
-class Modes:
-    """The mode of each column, by field id."""
-
-    def __init__(self, schema: Schema, properties: Mapping[str, str], order: SortOrder) -> None:
-        given = properties.get(_DEFAULT)
-        inferred_ids = _inferred_ids(schema, properties) if given is None else None
-        self._default = SHORT_BOUNDS if given is None else _parsed(given, SHORT_BOUNDS)
-        self._by_name: dict[str, Mode] = {}
-        if inferred_ids is not None:
-            self._by_name = {schema.find_column_name(each) or "": self._default for each in inferred_ids}
-            self._default = NONE
-        self._schema = schema
-        self._by_name |= dict.fromkeys(self._sorted_columns(order), self._sorted_mode())
-        for key, text in properties.items():
-            if key.startswith(_COLUMN):
-                self._by_name[key.removeprefix(_COLUMN)] = _parsed(text, self._default)
-
-    def of(self, field_id: int) -> Mode:
-        return self._by_name.get(self._schema.find_column_name(field_id) or "", self._default)
-
-    def _sorted_columns(self, order: SortOrder) -> Iterator[str]:
-        for field in order.fields:
-            if field.transform.preserves_order and (name := self._schema.find_column_name(field.source_id)):
-                yield name
-
-    def _sorted_mode(self) -> Mode:
-        return self._default if self._default.bound_length else SHORT_BOUNDS
+def metrics_modes(schema: Schema, properties: Mapping[str, str], sort_order_json: str) -> dict[int, MetricsMode]:
+    """The mode of every field by its id."""
+    default = _parsed(properties.get(_DEFAULT), otherwise=_SHORT_BOUNDS)
+    by_id: dict[int, MetricsMode] = {}
+    if _DEFAULT not in properties and (first := _inferred_ids(schema, properties)) is not None:
+        by_id = dict.fromkeys(first, default)
+        default = _NONE
+    by_id |= dict.fromkeys(_sorted_by(sort_order_json), default if has_bounds(default) else _SHORT_BOUNDS)
+    modes = {field_id: by_id.get(field_id, default) for field_id in schema.field_ids}
+    for field_id in modes:
+        if own := properties.get(f"{_COLUMN}{schema.find_column_name(field_id)}"):
+            modes[field_id] = _parsed(own, otherwise=default)
+    return modes
 
 
-def _parsed(text: str, otherwise: Mode) -> Mode:
-    if named := _NAMED.get(text.lower()):
-        return named
-    truncated = re.fullmatch(r"truncate\((\d+)\)", text.lower())
-    return Mode(True, int(truncated[1])) if truncated and int(truncated[1]) else otherwise
+def has_bounds(mode: MetricsMode) -> bool:
+    return mode.type in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
+
+
+def _parsed(text: str | None, otherwise: MetricsMode) -> MetricsMode:
+    mode = (text or "").lower()
+    truncated = re.fullmatch(r"truncate\((\d+)\)", mode)
+    if truncated and int(truncated[1]):
+        return MetricsMode(MetricModeTypes.TRUNCATE, int(truncated[1]))
+    return _NAMED.get(mode, otherwise)
+
+
+def _sorted_by(sort_order_json: str) -> Iterator[int]:
+    """Not by a bucket, whose order says nothing about its column's."""
+    order = SortOrder.model_validate_json(sort_order_json)
+    return (field.source_id for field in order.fields if field.transform.preserves_order)
 
 
 def _inferred_ids(schema: Schema, properties: Mapping[str, str]) -> list[int] | None:

@@ -53,7 +53,7 @@ class Partitioner:
         self._schema = schema
         self._spec = spec
         self._types = [each.field_type for each in spec.partition_type(schema).fields]
-        self._columns = [_column_of(schema, each) for each in spec.fields]
+        self._columns = [_exact(_column_of(schema, each)) for each in spec.fields]
         self._known: dict[tuple[Any, ...], Partition] = {}
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
@@ -169,15 +169,24 @@ def _plain_storage(values: pa.Array) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """As the integers Iceberg keeps, for times, or as bits, for floats.
-
-    Integers have no range or time zone of Python's, and bits keep the two zeros apart.
-    """
-    if pt.is_date32(values.type) or pt.is_float32(values.type):
+    """Dates and times as the integers Iceberg keeps, which have no range or time zone of Python's."""
+    if pt.is_date32(values.type):
         return values.view(pa.int32())
-    if pt.is_timestamp(values.type) or pt.is_time64(values.type) or pt.is_float64(values.type):
+    if pt.is_timestamp(values.type) or pt.is_time64(values.type):
         return values.view(pa.int64())
     return values
+
+
+def _exact(column: Callable[[pa.RecordBatch], pa.Array]) -> Callable[[pa.RecordBatch], pa.Array]:
+    """Floats as their bits: the two zeros are equal, and yet two partitions."""
+
+    def bits(batch: pa.RecordBatch) -> pa.Array:
+        values = column(batch)
+        if not pt.is_floating(values.type):
+            return values
+        return values.view(pa.int32() if pt.is_float32(values.type) else pa.int64())
+
+    return bits
 
 
 def _internal(value: Any, kind: IcebergType) -> Any:
