@@ -102,16 +102,6 @@ def test_a_partition_keeps_one_file_open_over_many_batches(shop):
     assert len(files) == 2
 
 
-def test_the_file_that_waited_longest_closes_when_too_many_are_open(shop):
-    writer = shop.writer(shop.target(BY_CUSTOMER), max_open_files=2)
-
-    def write(customer: str) -> list[str]:
-        return [file.partition[0] for file in writer.write(shop.orders(1, customer=pa.array([customer])))]
-
-    assert [write(customer) for customer in "abac"] == [[], [], [], ["b"]]
-    assert sorted(file.partition[0] for file in writer.close()) == ["a", "c"]
-
-
 def test_many_partitions_in_one_batch_lose_no_row(shop):
     batch = shop.orders(500, customer=pa.array([f"c{n % 100}" for n in range(500)]))
     files = shop.write(shop.target(BY_CUSTOMER), batch, max_open_files=8)

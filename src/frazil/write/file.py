@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +28,16 @@ ROW_GROUP_BYTES = 64 * MIB
 COMBINE_BYTES_MAX = 8 * MIB
 
 # A file this close to its target is done; the next row group would more likely overshoot than improve it.
-FULL_ENOUGH = 0.95
+FULL_ENOUGH = 0.94
+
+# Rows that might push a file beyond this share of its target are encoded once for their size alone.
+OVERFULL = 1.05
+
+# What a footer says of one column of a row group, before a first file has shown it.
+_FOOTER_BYTES_PER_COLUMN = 256
+
+# How often at most rows are encoded to find how many of them fit.
+_TRIALS_MAX = 10
 
 
 @dataclass(slots=True)
@@ -41,19 +50,28 @@ class FileLayout:
     sort_order_id: int
     compressed_share: float = 1.0
     """Bytes in the file per byte of Arrow data, as the latest row group showed; 1 before the first."""
+    footer_bytes: float = field(init=False)
+    """What one row group adds to the footer, as the latest closed file showed."""
+
+    def __post_init__(self) -> None:
+        self.footer_bytes = _FOOTER_BYTES_PER_COLUMN * len(self.format.arrow_schema)
 
 
 @dataclass(slots=True)
 class _Sink:
-    """The output stream, which knows how many bytes went through and, if asked for, their CRC."""
+    """The output stream, which knows how many bytes went through and, if asked for, their CRC.
 
-    stream: OutputStream
-    checksum: int | None
+    Without a stream the bytes are only counted.
+    """
+
+    stream: OutputStream | None = None
+    checksum: int | None = None
     size: int = 0
     closed: bool = False
 
     def write(self, data: Any) -> int:
-        self.stream.write(data)
+        if self.stream is not None:
+            self.stream.write(data)
         if self.checksum is not None:
             self.checksum = zlib.crc32(data, self.checksum)
         self.size += len(data)
@@ -66,20 +84,28 @@ class _Sink:
         """Nothing to do: a file counts only once it is closed."""
 
     def close(self) -> None:
-        if not self.closed:
+        if not self.closed and self.stream is not None:
             self.closed = True
             self.stream.close()
 
 
 class DataFile:
-    """A file from its first row to its last byte; `close()` describes it, `abort()` removes it."""
+    """A file from its first row to its last byte; `close()` describes it, `abort()` removes it.
 
-    def __init__(self, layout: FileLayout, io: FileIO, path: str, partition: Partition) -> None:
+    `compressed_share` is what to expect of the first row group, best known from the partition's file before.
+    """
+
+    def __init__(
+        self, layout: FileLayout, io: FileIO, path: str, partition: Partition, compressed_share: float | None = None
+    ) -> None:
         self.path = path
+        self.is_full = False
+        self.compressed_share = compressed_share or layout.compressed_share
         self._layout = layout
         self._io = io
         self._partition = partition
         self._rows = 0
+        self._groups = 0
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self.waiting_bytes = 0
@@ -88,11 +114,6 @@ class DataFile:
         self._sink = _Sink(stream, checksum=0 if layout.target.checksum else None)
         # Opened by the first row group, whose values it is set up for.
         self._encoder: Encoder | None = None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the bytes already in the file are close enough to its target size."""
-        return self._sink.size >= FULL_ENOUGH * self._layout.target.target_file_size_bytes
 
     def take(self, rows: pa.RecordBatch) -> int:
         """Take rows up to the end of the row group or of the file, and say how many that was."""
@@ -105,39 +126,87 @@ class DataFile:
             self.flush()
         return count
 
+    def flush(self) -> None:
+        """Write the waiting rows as one row group, or as many of them as the file has room for."""
+        while self._waiting and not self.is_full:
+            table = pa.Table.from_batches(self._waiting, schema=self._layout.format.arrow_schema)
+            if self.waiting_bytes <= COMBINE_BYTES_MAX:
+                table = table.combine_chunks()
+            count = self._rows_that_fit(table)
+            if count:
+                self._write(table.slice(0, count))
+                self._wait(table.slice(count).to_batches())
+            self.is_full = not count or self._size() >= FULL_ENOUGH * self._layout.target.target_file_size_bytes
+
+    def give_back(self) -> list[pa.RecordBatch]:
+        """The rows that wait but no longer fit, for the next file."""
+        rest = self._waiting
+        self._wait([])
+        return rest
+
+    def _wait(self, rows: list[pa.RecordBatch]) -> None:
+        self._waiting = rows
+        self._waiting_rows = sum(each.num_rows for each in rows)
+        self.waiting_bytes = sum(each.nbytes for each in rows)
+
+    def _size(self) -> float:
+        """What the file would measure if it were closed now."""
+        return self._sink.size + self._groups * self._layout.footer_bytes
+
     def _rows_to_boundary(self, row_bytes: float) -> int:
         """How many rows of this width still fit; an estimate that each written row group corrects."""
         target = self._layout.target
-        file_room = (target.target_file_size_bytes - self._sink.size) / self._layout.compressed_share
-        group_room = min(file_room, ROW_GROUP_BYTES) - self.waiting_bytes
-        count = min(target.row_group_rows - self._waiting_rows, int(group_room / row_bytes))
+        group_rows = min(target.row_group_rows, max(1, int(ROW_GROUP_BYTES / row_bytes)))
+        room = target.target_file_size_bytes - self._size() - self._layout.footer_bytes
+        room_rows = room / self.compressed_share / row_bytes
+        if group_rows < room_rows < 2 * group_rows:
+            group_rows = int(room_rows / 2) + 1  # two halves rather than a whole and a tiny rest
+        file_rows = int(room_rows - self.waiting_bytes / row_bytes)
+        count = min(group_rows - self._waiting_rows, file_rows)
         # An empty buffer takes one row in any case, or a row wider than the file would never be written.
-        # Another file's row group may have shown that rows compress worse than thought: then there is no room left.
         return max(0, count) if self._waiting else max(1, count)
 
-    def flush(self) -> None:
-        """Write the waiting rows as one row group."""
-        if not self._waiting:
-            return
-        table = pa.Table.from_batches(self._waiting, schema=self._layout.format.arrow_schema)
-        if self.waiting_bytes <= COMBINE_BYTES_MAX:
-            table = table.combine_chunks()
+    def _rows_that_fit(self, table: pa.Table) -> int:
+        """How many of the rows make the file full but not overfull; none if not even the first one fits."""
+        footer = self._layout.footer_bytes
+        target = self._layout.target.target_file_size_bytes
+        room = OVERFULL * target - self._size() - footer
+        # Rows hardly ever take more space in a file than in memory, so mostly there is nothing to find out.
+        if self.waiting_bytes <= room:
+            return len(table)
+        wanted = (target - self._size() - footer, room)
+        count = prefix_of_size(len(table), wanted, lambda rows: self._encoded_bytes(table.slice(0, rows)))
+        return count if self._groups else max(1, count)
+
+    def _encoded_bytes(self, table: pa.Table) -> int:
+        """How large a row group these rows make."""
+        scale = _Sink()
+        with _shape_errors(self._layout.target.table):
+            encoder = self._layout.format.encoder(scale, table)
+            encoder.write(table)
+            encoder.abandon()
+        return scale.size
+
+    def _write(self, table: pa.Table) -> None:
         before = self._sink.size
         with _storage_errors(self.path), _shape_errors(self._layout.target.table):
             if self._encoder is None:
                 self._encoder = self._layout.format.encoder(self._sink, table)
             self._encoder.write(table)
-        self._layout.compressed_share = max(0.001, (self._sink.size - before) / max(1, self.waiting_bytes))
-        self._rows += self._waiting_rows
-        self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
+        self.compressed_share = max(0.001, (self._sink.size - before) / max(1, table.nbytes))
+        self._layout.compressed_share = self.compressed_share
+        self._rows += table.num_rows
+        self._groups += 1
 
     def close(self) -> WrittenFile:
-        """Finish the file and describe it; it has taken rows."""
-        self.flush()
+        """Finish the file and describe it; it has taken rows, and none of them waits."""
         assert self._encoder is not None
+        assert not self._waiting
+        before = self._sink.size
         with _storage_errors(self.path):
             metrics = self._encoder.close()
             self._sink.close()
+        self._layout.footer_bytes = (self._sink.size - before) / self._groups
         target = self._layout.target
         return WrittenFile(
             table=target.table,
@@ -162,6 +231,28 @@ class DataFile:
             self._sink.close()
         with contextlib.suppress(OSError):
             self._io.delete(self.path)
+
+
+def prefix_of_size(rows: int, wanted: tuple[float, float], size_of: Callable[[int], int]) -> int:
+    """How many rows from the front have about the first size and never more than the second; 0 if none do.
+
+    Sizes are found by trying, because rows may compress well here and badly there. A guess from the sizes known so
+    far takes turns with one in the middle, so that a sudden change is found as well.
+    """
+    aim, most = wanted
+    low, low_size, high, high_size = 0, 0, rows, size_of(rows)
+    if high_size <= most:
+        return rows
+    for trial in range(_TRIALS_MAX):
+        if high - low <= 1 or low_size >= 2 * aim - most > 0:
+            break
+        share = 0.5 if trial % 2 else min(0.95, max(0.05, (aim - low_size) / (high_size - low_size)))
+        guess = min(high - 1, low + max(1, int((high - low) * share)))
+        if (size := size_of(guess)) > most:
+            high, high_size = guess, size
+        else:
+            low, low_size = guess, size
+    return low
 
 
 @contextlib.contextmanager

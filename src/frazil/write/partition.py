@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import (
     DayTransform,
     HourTransform,
@@ -58,21 +59,21 @@ class Partitioner:
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
         """The rows of each partition, in their order; a batch of one partition is passed on as it is."""
+        for partition, places in self.places(batch):
+            yield partition, picked(batch, places)
+
+    def places(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.Array]]:
+        """Where the rows of each partition stand in the batch; partitions by first appearance."""
         if not self._columns:
-            yield UNPARTITIONED, batch
+            yield UNPARTITIONED, pa.arange(0, batch.num_rows)
             return
         values = [column(batch) for column in self._columns]
         codes, sizes = _group(values)
-        if len(sizes) == 1:
-            yield self._partition(values, 0), batch
-            return
         order = pc.sort_indices(codes)  # stable: rows of a partition keep the order they came in
         start = 0
         for size in sizes:
             rows = order.slice(start, size)
-            # Taken per partition, not sliced out of one sorted batch: a slice would keep the rows of all
-            # other partitions in memory for as long as this partition waits for its row group to fill.
-            yield self._partition(values, rows[0].as_py()), batch.take(rows)
+            yield self._partition(values, rows[0].as_py()), rows
             start += size
 
     def _partition(self, values: list[pa.Array], row: int) -> Partition:
@@ -91,6 +92,15 @@ class Partitioner:
         )
 
 
+def picked(batch: pa.RecordBatch, places: pa.Array) -> pa.RecordBatch:
+    """The rows at these places; a batch that needs nothing left out is passed on as it is.
+
+    Taken, not sliced out of one sorted batch: a slice would keep the rows of all other partitions in memory for
+    as long as this partition waits for its row group to fill.
+    """
+    return batch if len(places) == batch.num_rows else batch.take(places)
+
+
 def _group(values: list[pa.Array]) -> tuple[pa.Array, list[int]]:
     """Number the distinct combinations 0, 1, 2 … by first appearance, and count the rows of each."""
     codes = _numbered(values[0])
@@ -106,7 +116,12 @@ def _numbered(values: pa.Array) -> pa.Array:
     return values.dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
 
 
-def _column_of(schema: Schema, field: PartitionField) -> Callable[[pa.RecordBatch], pa.Array]:
+def transformed(schema: Schema, field: PartitionField | SortField) -> Callable[[pa.RecordBatch], pa.Array]:
+    """How to compute from a batch what rows are partitioned or sorted by."""
+    return _column_of(schema, field)
+
+
+def _column_of(schema: Schema, field: PartitionField | SortField) -> Callable[[pa.RecordBatch], pa.Array]:
     """How to compute one partition field from a batch: find the source column, transform, make it plain."""
     path = _path_to(schema.as_struct(), field.source_id)
     transform = _transform_of(field, schema.find_type(field.source_id))
@@ -120,7 +135,7 @@ def _column_of(schema: Schema, field: PartitionField) -> Callable[[pa.RecordBatc
     return column
 
 
-def _transform_of(field: PartitionField, source: IcebergType) -> Callable[[pa.Array], pa.Array]:
+def _transform_of(field: PartitionField | SortField, source: IcebergType) -> Callable[[pa.Array], pa.Array]:
     if isinstance(field.transform, TruncateTransform) and isinstance(source, BinaryType):
         width = field.transform.width
         return lambda values: pc.binary_slice(values, 0, width)  # pyiceberg's own knows no large_binary

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,7 +20,10 @@ from frazil.table.files import MIB, WriteTarget, WrittenFile
 from frazil.write.conform import Conformer
 from frazil.write.file import DataFile, FileLayout
 from frazil.write.formats import file_format
-from frazil.write.partition import Partition, Partitioner
+from frazil.write.locations import Locations
+from frazil.write.order import order_to_write, partition_keys, sort_keys
+from frazil.write.partition import Partition, Partitioner, picked
+from frazil.write.sort import Ordering, Sorter
 
 MAX_OPEN_FILES = 64
 MAX_WAITING_BYTES = 64 * MIB
@@ -46,11 +48,11 @@ class FileName:
     label: str = ""
     token: str = field(default_factory=_token)
 
-    def numbered(self, sequence: int) -> str:
+    def numbered(self, sequence: int, extension: str = "parquet") -> str:
         """The name of the task's n-th file."""
         parts = [_safe(self.writer) or "writer", f"e{self.epoch}", f"t{self.task}"]
         parts += [label] if (label := _safe(self.label)) else []
-        return "-".join([*parts, self.token, f"{sequence:05d}"]) + ".parquet"
+        return "-".join([*parts, self.token, f"{sequence:05d}"]) + f".{extension}"
 
 
 def _safe(text: str) -> str:
@@ -62,7 +64,9 @@ class TableWriter:
     """Takes batches, hands back a `WrittenFile` for each file it closes.
 
     At most `max_open_files` files are open, and over all of them at most `max_waiting_bytes` of rows wait for
-    their row group to fill. After any error the writer has removed every file it made and takes no more rows.
+    their row group to fill. Rows of further partitions, and all rows of a table with a sort order, wait in a
+    sorter, on disk if need be, and are written by `close()`, partition after partition. After any error the
+    writer has removed every file it made and takes no more rows.
     """
 
     def __init__(
@@ -75,17 +79,27 @@ class TableWriter:
     ) -> None:
         schema = Schema.model_validate_json(target.schema_json)
         spec = PartitionSpec.model_validate_json(target.spec_json)
+        order = order_to_write(SortOrder.model_validate_json(target.sort_order_json))
         self._target = target
         self._name = name
         self._max_open_files = max_open_files
         self._max_waiting_bytes = max_waiting_bytes
         self._io = load_file_io(_STREAM_BUFFER | dict(target.io_properties), target.location)
-        order = SortOrder.model_validate_json(target.sort_order_json)
+        self._locations = Locations(target.location, target.properties)
         self._layout = FileLayout(target, file_format(target, schema), spec.spec_id, order.order_id)
         columns = [each.name for each in schema.fields]
         self._conformer = Conformer(target.table, columns, self._layout.format.arrow_schema)
         self._partitioner = Partitioner(schema, spec)
-        self._open: OrderedDict[Partition, DataFile] = OrderedDict()
+        self._sorts_all = not order.is_unsorted
+        self._sorter = Sorter(
+            self._layout.format.arrow_schema,
+            Ordering([*partition_keys(schema, spec), *sort_keys(schema, order)]),
+            max_waiting_bytes if self._sorts_all else max_waiting_bytes // 2,
+        )
+        self._open: dict[Partition, DataFile] = {}
+        # Whose rows are written as they come. A partition stays on its side, or it would end up in two files.
+        self._direct: set[Partition] = set()
+        self._shares: dict[Partition, float] = {}
         self._closed_paths: list[str] = []
         self._sequence = 0
         self._state = "open"
@@ -95,13 +109,14 @@ class TableWriter:
         return self._guarded(lambda: self._write(batch))
 
     def close(self) -> list[WrittenFile]:
-        """Finish all open files and return them; the writer takes no more rows."""
-        closed = self._guarded(lambda: [self._finish(partition) for partition in list(self._open)])
+        """Finish all files and return them; the writer takes no more rows."""
+        closed = self._guarded(self._finish_all)
         self._state = "closed"
         return closed
 
     def abort(self) -> None:
         """Remove every file this writer made, also those it handed back; for a task that will not report."""
+        self._sorter.close()
         for file in self._open.values():
             file.abort()
         for path in self._closed_paths:
@@ -126,46 +141,93 @@ class TableWriter:
             raise
 
     def _write(self, batch: pa.RecordBatch) -> list[WrittenFile]:
+        rows = self._conformer.conform(batch)
+        if self._sorts_all:
+            self._sorter.add(rows)
+            return []
+        return self._write_direct(rows) + self._limit_waiting()
+
+    def _write_direct(self, rows: pa.RecordBatch) -> list[WrittenFile]:
+        """Rows go into the open files; those of partitions that have none go to the sorter in one piece."""
         closed: list[WrittenFile] = []
-        for partition, rows in self._partitioner.split(self._conformer.conform(batch)):
-            closed += self._append(partition, rows)
-        self._limit_waiting()
+        later: list[pa.Array] = []
+        for partition, places in self._partitioner.places(rows):
+            if self._is_direct(partition):
+                closed += self._append(partition, picked(rows, places))
+            else:
+                later.append(places)
+        if later:
+            self._sorter.add(picked(rows, pa.concat_arrays(later)))
         return closed
 
+    def _is_direct(self, partition: Partition) -> bool:
+        if len(self._direct) < self._max_open_files:
+            self._direct.add(partition)
+        return partition in self._direct
+
     def _append(self, partition: Partition, rows: pa.RecordBatch) -> list[WrittenFile]:
+        """Add rows to the partition's file, and to the next one when it is full."""
         closed: list[WrittenFile] = []
         while rows.num_rows:
-            closed += self._make_room(partition)
             file = self._file_of(partition)
             rows = rows.slice(file.take(rows))
             if file.is_full:
-                closed.append(self._finish(partition))
+                closed += self._roll(partition)
         return closed
 
-    def _make_room(self, partition: Partition) -> list[WrittenFile]:
-        """Close the file that has waited longest for a row, if another one must be opened."""
-        if partition in self._open or len(self._open) < self._max_open_files:
-            return []
-        return [self._finish(next(iter(self._open)))]
+    def _roll(self, partition: Partition) -> list[WrittenFile]:
+        """Finish the partition's file; rows it had no room for begin the next one."""
+        rest = self._open[partition].give_back()
+        closed = [self._finish(partition)]
+        for rows in rest:
+            closed += self._append(partition, rows)
+        return closed
 
     def _file_of(self, partition: Partition) -> DataFile:
         if partition not in self._open:
-            self._open[partition] = DataFile(self._layout, self._io, self._next_path(partition), partition)
-        self._open.move_to_end(partition)
+            self._sequence += 1
+            name = self._name.numbered(self._sequence, self._layout.format.name)
+            path, share = self._locations.path(partition, name), self._shares.pop(partition, None)
+            self._open[partition] = DataFile(self._layout, self._io, path, partition, share)
         return self._open[partition]
 
-    def _next_path(self, partition: Partition) -> str:
-        self._sequence += 1
-        folders = [self._target.location.rstrip("/"), *([partition.path] if partition.path else [])]
-        return "/".join([*folders, self._name.numbered(self._sequence)])
-
     def _finish(self, partition: Partition) -> WrittenFile:
-        written = self._open[partition].close()
+        file = self._open[partition]
+        written = file.close()
         del self._open[partition]
         self._closed_paths.append(written.path)
+        if file.is_full:
+            self._shares[partition] = file.compressed_share
         return written
 
-    def _limit_waiting(self) -> None:
-        """Give memory back by writing the largest waiting row group early."""
-        while sum(file.waiting_bytes for file in self._open.values()) > self._max_waiting_bytes:
-            max(self._open.values(), key=lambda file: file.waiting_bytes).flush()
+    def _finish_all(self) -> list[WrittenFile]:
+        closed = self._finish_others(None)
+        for rows in self._sorter.rows():
+            for partition, part in self._partitioner.split(rows):
+                closed += self._finish_others(partition)
+                closed += self._append(partition, part)
+            closed += self._limit_waiting()
+        return closed + self._finish_others(None)
+
+    def _finish_others(self, partition: Partition | None) -> list[WrittenFile]:
+        """Finish every file but this partition's."""
+        return [file for other in list(self._open) if other != partition for file in self._drain(other)]
+
+    def _drain(self, partition: Partition) -> list[WrittenFile]:
+        """Write all rows of the partition that still wait, and finish."""
+        closed: list[WrittenFile] = []
+        while partition in self._open:
+            self._open[partition].flush()
+            closed += self._roll(partition)
+        return closed
+
+    def _limit_waiting(self) -> list[WrittenFile]:
+        """Give memory back by writing the largest waiting row group early; a sorter in use has half of it."""
+        closed: list[WrittenFile] = []
+        limit = self._max_waiting_bytes // (2 if self._sorter.in_use else 1)
+        while sum(file.waiting_bytes for file in self._open.values()) > limit:
+            partition, file = max(self._open.items(), key=lambda each: each[1].waiting_bytes)
+            file.flush()
+            if file.is_full:
+                closed += self._roll(partition)
+        return closed

@@ -1,0 +1,35 @@
+"""Where a data file lies below the table's data folder, by the same rules as Iceberg's Java writers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyiceberg.table.locations import ObjectStoreLocationProvider
+
+from frazil.write.partition import Partition
+
+HASHED = "write.object-storage.enabled"
+PARTITIONED_PATHS = "write.object-storage.partitioned-paths"
+
+
+class Locations:
+    """Lays files out by partition, or spread over folders named by a hash, as the table's properties say."""
+
+    def __init__(self, data_folder: str, properties: Mapping[str, str]) -> None:
+        self._folder = data_folder.rstrip("/")
+        self._partitioned = not _says(properties, HASHED, False) or _says(properties, PARTITIONED_PATHS, True)
+        self._hashed: ObjectStoreLocationProvider | None = None
+        if _says(properties, HASHED, False):
+            layout = {"write.data.path": self._folder, PARTITIONED_PATHS: str(self._partitioned)}
+            self._hashed = ObjectStoreLocationProvider(self._folder, layout)
+
+    def path(self, partition: Partition, name: str) -> str:
+        """The full path of a new file."""
+        if partition.path and self._partitioned:
+            name = f"{partition.path}/{name}"
+        return self._hashed.new_data_location(name) if self._hashed else f"{self._folder}/{name}"
+
+
+def _says(properties: Mapping[str, str], key: str, default: bool) -> bool:
+    """As Java reads it: whatever is not `true` is false."""
+    return properties.get(key, str(default)).lower() == "true"
