@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
@@ -265,8 +266,6 @@ def test_every_primitive_type_can_be_sorted_by(tmp_path, kind, values, max_waiti
         "t", f"file:{tmp_path}", schema.model_dump_json(), PartitionSpec().model_dump_json(), sort_order_json=order
     )
     writer = TableWriter(target, FileName("w", 1, 0), max_waiting_bytes=max_waiting_bytes)
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
     held = schema_to_pyarrow(schema).field("value").type
     stored = [value.bytes if isinstance(value, uuid.UUID) else value for value in [*values, None]]
     for place, value in enumerate(stored):

@@ -8,6 +8,7 @@ import random
 import pyarrow as pa
 import pytest
 from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import LongType
 from tests.write.test_files import files_no_larger_than
 from tests.write.test_sort import ASC, FIRST, by
 
@@ -57,8 +58,6 @@ def test_with_a_sort_order_the_rows_of_each_partition_are_sorted(shop):
     order = by((1, BucketTransform(2), ASC, FIRST), (1, IdentityTransform(), ASC, FIRST))
     files = shop.write(shop.target(BY_CUSTOMER, sort_order_json=order), *batches, max_waiting_bytes=50_000)
     assert len(files) == CUSTOMERS
-    from pyiceberg.types import LongType
-
     bucket = BucketTransform(2).transform(LongType())
     expected = {
         customer: sorted(orders, key=lambda number: (bucket(number), number))
@@ -96,9 +95,8 @@ def test_a_partition_that_outgrows_a_file_goes_on_in_the_next_one(shop):
         for _ in range(20)
     ]
     files = shop.write(target, *batches, max_open_files=2, max_waiting_bytes=200_000)
-    per_partition = {name: [file for file in files if file.partition == (name,)] for name in
-                     (f"customer {number}" for number in range(4))}  # fmt: skip
-    for rolled in per_partition.values():
+    for number in range(4):
+        rolled = [file for file in files if file.partition == (f"customer {number}",)]
         assert sum(file.record_count for file in rolled) == 5_000
         assert len(rolled) > 2
         assert all(90_000 <= file.file_size_bytes <= 110_000 for file in rolled[:-1])
@@ -112,12 +110,10 @@ def test_rows_whose_partition_values_are_all_null_land_in_one_file(shop):
 
 
 def test_a_disk_that_fills_up_under_the_last_partitions_leaves_no_file(shop):
-    noise = [shop.orders(300, customer=pa.array([f"c{n % 3}" for n in range(300)]),
-                         address=pa.array([{"city": os.urandom(500).hex()} for _ in range(300)]))
-             for _ in range(4)]  # fmt: skip
     writer = shop.writer(shop.target(BY_CUSTOMER), max_open_files=1, max_waiting_bytes=2**24)
-    for batch in noise:
-        writer.write(batch)
+    for _ in range(4):
+        cities = pa.array([{"city": os.urandom(500).hex()} for _ in range(300)])
+        writer.write(shop.orders(300, customer=pa.array([f"c{n % 3}" for n in range(300)]), address=cities))
     assert len(shop.files_on_disk()) == 1
     with files_no_larger_than(100_000), pytest.raises(StorageUnavailable, match="cannot write"):
         writer.close()

@@ -23,6 +23,9 @@ from frazil.write.partition import Partition
 # A row group holds at most this much Arrow data, however wide its rows are.
 ROW_GROUP_BYTES = 64 * MIB
 
+# A row group is not made smaller than this only to be sure of its size; rather it is encoded on trial.
+SAFE_GROUP_BYTES = 16 * MIB
+
 # After a table of many chunks pyarrow keeps a page or two in memory per open file, after one of a single
 # chunk next to nothing. Small row groups mean many open files, and cost little to put together first.
 COMBINE_BYTES_MAX = 8 * MIB
@@ -33,7 +36,7 @@ FULL_ENOUGH = 0.94
 # Rows that might push a file beyond this share of its target are encoded once for their size alone.
 OVERFULL = 1.05
 
-# What a footer says of one column of a row group, before a first file has shown it.
+# What a footer says of one column of a row group, before a first one has shown it.
 _FOOTER_BYTES_PER_COLUMN = 256
 
 # How often at most rows are encoded to find how many of them fit.
@@ -51,7 +54,7 @@ class FileLayout:
     compressed_share: float = 1.0
     """Bytes in the file per byte of Arrow data, as the latest row group showed; 1 before the first."""
     footer_bytes: float = field(init=False)
-    """What one row group adds to the footer, as the latest closed file showed."""
+    """What one row group adds to the footer, as the latest one showed."""
 
     def __post_init__(self) -> None:
         self.footer_bytes = _FOOTER_BYTES_PER_COLUMN * len(self.format.arrow_schema)
@@ -153,12 +156,17 @@ class DataFile:
         """What the file would measure if it were closed now."""
         return self._sink.size + self._groups * self._layout.footer_bytes
 
+    def _room(self, share: float) -> float:
+        """How many bytes one more row group may have if the file is to reach this share of its target."""
+        return share * self._layout.target.target_file_size_bytes - self._size() - self._layout.footer_bytes
+
     def _rows_to_boundary(self, row_bytes: float) -> int:
         """How many rows of this width still fit; an estimate that each written row group corrects."""
         target = self._layout.target
-        group_rows = min(target.row_group_rows, max(1, int(ROW_GROUP_BYTES / row_bytes)))
-        room = target.target_file_size_bytes - self._size() - self._layout.footer_bytes
-        room_rows = room / self.compressed_share / row_bytes
+        # Towards the end of a file row groups shrink to what fits however badly it compresses.
+        group_bytes = min(ROW_GROUP_BYTES, max(SAFE_GROUP_BYTES, self._room(OVERFULL)))
+        group_rows = min(target.row_group_rows, max(1, int(group_bytes / row_bytes)))
+        room_rows = self._room(1.0) / self.compressed_share / row_bytes
         if group_rows < room_rows < 2 * group_rows:
             group_rows = int(room_rows / 2) + 1  # two halves rather than a whole and a tiny rest
         file_rows = int(room_rows - self.waiting_bytes / row_bytes)
@@ -168,24 +176,23 @@ class DataFile:
 
     def _rows_that_fit(self, table: pa.Table) -> int:
         """How many of the rows make the file full but not overfull; none if not even the first one fits."""
-        footer = self._layout.footer_bytes
-        target = self._layout.target.target_file_size_bytes
-        room = OVERFULL * target - self._size() - footer
         # Rows hardly ever take more space in a file than in memory, so mostly there is nothing to find out.
-        if self.waiting_bytes <= room:
+        if self.waiting_bytes <= self._room(OVERFULL):
             return len(table)
-        wanted = (target - self._size() - footer, room)
+        wanted = (self._room(1.0), self._room(OVERFULL))
         count = prefix_of_size(len(table), wanted, lambda rows: self._encoded_bytes(table.slice(0, rows)))
         return count if self._groups else max(1, count)
 
     def _encoded_bytes(self, table: pa.Table) -> int:
-        """How large a row group these rows make."""
+        """How large a row group these rows make; what it adds to the footer is learned on the way."""
         scale = _Sink()
         with _shape_errors(self._layout.target.table):
             encoder = self._layout.format.encoder(scale, table)
             encoder.write(table)
-            encoder.abandon()
-        return scale.size
+            size = scale.size
+            encoder.close()
+        self._layout.footer_bytes = scale.size - size
+        return size
 
     def _write(self, table: pa.Table) -> None:
         before = self._sink.size
