@@ -1,0 +1,63 @@
+"""Which columns get a bloom filter, and how large it may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import BooleanType, PrimitiveType
+
+from frazil.errors import ConfigError
+from frazil.write.nested import leaf_values
+
+# As much as Iceberg's own writer spends by default on one filter.
+BLOOM_BYTES_MAX = 2**20
+
+# A value sets one bit in each of the eight words of a block.
+_WORDS = 8
+
+
+def bloom_columns(schema: Schema, wanted: Mapping[str, float]) -> dict[int, float]:
+    """The share of false positives by field id; refuses columns that cannot have a filter."""
+    return {_field_id(schema, name): _share(name, share) for name, share in wanted.items()}
+
+
+def distinct_values(schema: Schema, rows: pa.Table, field_id: int) -> int:
+    """How many different values a column has in these rows."""
+    batches = rows.combine_chunks().to_batches()
+    values = [leaf_values(schema.fields, batch.columns, field_id) for batch in batches]
+    return int(pc.count_distinct(pa.chunked_array(values)).as_py()) if values else 0
+
+
+def distinct_values_max(share: float) -> int:
+    """For how many distinct values the largest filter still keeps its share of false positives."""
+    bits_per_value = -_WORDS / math.log(1 - share ** (1 / _WORDS))
+    return max(1, int(BLOOM_BYTES_MAX * 8 / bits_per_value))
+
+
+def _field_id(schema: Schema, name: str) -> int:
+    try:
+        field = schema.find_field(name)
+    except ValueError:
+        raise ConfigError(
+            f"table.bloom_filters names {name!r}, which is not a column of the table",
+            f"its columns are {', '.join(schema.column_names)}",
+        ) from None
+    if not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, BooleanType):
+        raise ConfigError(
+            f"table.bloom_filters names {name!r}, and a {field.field_type} cannot have a bloom filter",
+            "name a column of numbers, text, bytes or times; inside a struct or a list with a dot, address.city",
+        )
+    return field.field_id
+
+
+def _share(name: str, share: float) -> float:
+    if 0 < share < 1:
+        return share
+    raise ConfigError(
+        f"table.bloom_filters gives {name!r} the share {share} of false positives",
+        "give a number between 0 and 1, such as 0.01",
+    )

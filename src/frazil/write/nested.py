@@ -1,0 +1,53 @@
+"""What lies inside structs, lists and maps, without what no row reaches: slots of other slices and under nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+
+def elements(lists: pa.LargeListArray) -> tuple[np.ndarray, pa.Array]:
+    """Where each list that is not null begins and ends, from 0 on, and all their elements."""
+    present = lists.drop_null()
+    bounds = present.offsets.to_numpy()
+    return bounds - bounds[0], present.values.slice(bounds[0], bounds[-1] - bounds[0])
+
+
+def entries(maps: pa.MapArray) -> tuple[np.ndarray, pa.Array, pa.Array]:
+    """Where each map that is not null begins and ends, from 0 on, and all their keys and values."""
+    present = maps.drop_null()
+    bounds = present.offsets.to_numpy().astype(np.int64)
+    begin, length = bounds[0], bounds[-1] - bounds[0]
+    return bounds - begin, present.keys.slice(begin, length), present.items.slice(begin, length)
+
+
+def children(kind: IcebergType) -> list[NestedField]:
+    """The fields right below a type."""
+    if isinstance(kind, StructType):
+        return list(kind.fields)
+    if isinstance(kind, ListType):
+        return [kind.element_field]
+    return [kind.key_field, kind.value_field] if isinstance(kind, MapType) else []
+
+
+def leaf_values(fields: Sequence[NestedField], columns: Sequence[pa.Array], field_id: int) -> pa.Array | None:
+    """All values of the field with this id, wherever it stands below these columns."""
+    for field, values in zip(fields, columns, strict=True):
+        if field.field_id == field_id:
+            return values.storage if isinstance(values, pa.ExtensionArray) else values
+        found = leaf_values(children(field.field_type), _inside(field.field_type, values), field_id)
+        if found is not None:
+            return found
+    return None
+
+
+def _inside(kind: IcebergType, values: pa.Array) -> Sequence[pa.Array]:
+    if isinstance(kind, StructType):
+        return [pc.struct_field(values, [position]) for position in range(len(kind.fields))]
+    if isinstance(kind, ListType):
+        return [elements(values)[1]]
+    return entries(values)[1:] if isinstance(kind, MapType) else []
