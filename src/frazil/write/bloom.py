@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, PrimitiveType
 
 from frazil.errors import ConfigError
-from frazil.write.nested import leaf_values
+from frazil.write.nested import leaf_values, plain
 
 # As much as Iceberg's own writer spends by default on one filter.
 BLOOM_BYTES_MAX = 2**20
@@ -27,7 +27,7 @@ def bloom_columns(schema: Schema, wanted: Mapping[str, float]) -> dict[int, floa
 
 def distinct_values(schema: Schema, rows: pa.Table, field_id: int) -> int:
     """How many different values a column has in these rows."""
-    batches = rows.combine_chunks().to_batches()
+    batches = plain(rows).to_batches()
     values = [leaf_values(schema.fields, batch.columns, field_id) for batch in batches]
     return int(pc.count_distinct(pa.chunked_array(values)).as_py()) if values else 0
 

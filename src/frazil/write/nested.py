@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
+def plain(rows: Rows) -> Rows:
+    """The same rows with bytes for UUIDs: inside lists and maps, most of Arrow's functions know no extension types."""
+    schema = pa.schema([each.with_type(_plain_type(each.type)) for each in rows.schema])
+    return rows if schema.equals(rows.schema) else rows.cast(schema)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pt.is_struct(kind):
+        return pa.struct([each.with_type(_plain_type(each.type)) for each in kind])
+    if pt.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if pt.is_map(kind):
+        key, value = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_plain_type(key.type)), value.with_type(_plain_type(value.type)))
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def elements(lists: pa.LargeListArray) -> tuple[np.ndarray, pa.Array]:
@@ -38,7 +59,7 @@ def leaf_values(fields: Sequence[NestedField], columns: Sequence[pa.Array], fiel
     """All values of the field with this id, wherever it stands below these columns."""
     for field, values in zip(fields, columns, strict=True):
         if field.field_id == field_id:
-            return values.storage if isinstance(values, pa.ExtensionArray) else values
+            return values
         found = leaf_values(children(field.field_type), _inside(field.field_type, values), field_id)
         if found is not None:
             return found

@@ -32,6 +32,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from frazil.errors import SchemaMismatch
 from frazil.table.files import WriteTarget
 from frazil.write.bloom import bloom_columns
 from frazil.write.codecs import check_codec, codec_name
@@ -100,7 +101,7 @@ class OrcEncoder:
         stored = rows.cast(self._stored)
         for name, column, field in zip(stored.column_names, stored.columns, stored.schema, strict=True):
             for chunk in column.chunks:
-                _refuse_nulls(name, chunk, field)
+                _check(name, chunk, field)
         self._waiting_rows += rows.num_rows
         self._watch(lambda: self._writer.write(stored))
         self._measure.add(rows)
@@ -176,18 +177,37 @@ def _stored_type(kind: IcebergType) -> pa.DataType:
     return schema_to_pyarrow(kind)
 
 
-def _refuse_nulls(name: str, values: pa.Array, field: pa.Field) -> None:
-    """ORC's writer itself does not mind a null in a required field."""
+def _check(name: str, values: pa.Array, field: pa.Field) -> None:
+    """Refuses what Arrow would write into a file without a word, although it is wrong there."""
     if not field.nullable and values.null_count:
         raise pa.ArrowInvalid(f"{name} is required and has {values.null_count} nulls")
-    if pt.is_struct(field.type):
+    if pt.is_timestamp(field.type):
+        _check_moments(name, values)
+    elif pt.is_struct(field.type):
         present = values.drop_null()
         for position, child in enumerate(field.type):
-            _refuse_nulls(f"{name}.{child.name}", pc.struct_field(present, [position]), child)
+            _check(f"{name}.{child.name}", pc.struct_field(present, [position]), child)
     elif pt.is_large_list(field.type):
-        _refuse_nulls(f"{name}.element", elements(values)[1], field.type.value_field)
+        _check(f"{name}.element", elements(values)[1], field.type.value_field)
     elif pt.is_map(field.type):
-        _refuse_nulls(f"{name}.value", entries(values)[2], field.type.item_field)
+        _, keys, items = entries(values)
+        _check(f"{name}.key", keys, field.type.key_field)
+        _check(f"{name}.value", items, field.type.item_field)
+
+
+def _check_moments(name: str, values: pa.Array) -> None:
+    """Before 1970 Arrow gives ORC a negative fraction of a second; Iceberg reads it as a second too early."""
+    early = pc.min(values.view(pa.int64())).as_py()
+    if early is None or early >= 0:
+        return
+    before = values.filter(pc.less(values.view(pa.int64()), 0))
+    whole = before.cast(pa.timestamp("s", values.type.tz), safe=False).cast(values.type)
+    if pc.any(pc.not_equal(whole, before)).as_py():
+        raise SchemaMismatch(
+            f"{name} holds a moment before 1970 with a fraction of a second, which ORC files cannot hold exactly",
+            "write parquet or avro files, or round the column to seconds in the pipeline's SQL",
+            expected="whole seconds before 1970",
+        )
 
 
 def _bloom_options(schema: Schema, wanted: Mapping[str, float]) -> dict[str, Any]:

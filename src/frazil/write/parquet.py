@@ -108,6 +108,8 @@ class ParquetEncoder:
 
 
 def _repeats(values: pa.ChunkedArray) -> bool:
-    if pt.is_nested(values.type) or isinstance(values.type, pa.BaseExtensionType):
+    if pt.is_nested(values.type):
         return True
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.cast(values.type.storage_type)
     return bool(pc.count_distinct(values).as_py() <= DISTINCT_SHARE_MAX * len(values))

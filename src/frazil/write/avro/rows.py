@@ -34,7 +34,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.decimal import decimal_required_bytes
 
-from frazil.write.nested import elements, entries
+from frazil.write.nested import elements, entries, plain
 
 BYTES = pa.large_binary()
 _NOTHING = pa.scalar(b"", BYTES)
@@ -45,7 +45,8 @@ Pieces = list[pa.Array]
 
 def encode_rows(fields: Sequence[NestedField], rows: pa.RecordBatch) -> pa.LargeBinaryArray:
     """One binary value a row; its bytes lie one after the other in the array's data buffer."""
-    pieces = [piece for each, column in zip(fields, rows.columns, strict=True) for piece in _field(each, column)]
+    columns = plain(rows).columns
+    pieces = [piece for each, column in zip(fields, columns, strict=True) for piece in _field(each, column)]
     return _joined(pieces)
 
 
@@ -56,13 +57,12 @@ def _joined(pieces: Pieces) -> pa.LargeBinaryArray:
 
 def _field(field: NestedField, values: pa.Array, among: pa.BooleanArray | None = None) -> Pieces:
     """The pieces of a field; `among` are the rows in which there is such a field at all."""
-    plain = values.storage if isinstance(values, pa.ExtensionArray) else values
     if not field.required:
-        return [_branch(plain, among), *_pieces(field.field_type, plain)]
-    missing = plain.null_count - (0 if among is None else len(among) - among.true_count)
+        return [_branch(values, among), *_pieces(field.field_type, values)]
+    missing = values.null_count - (0 if among is None else len(among) - among.true_count)
     if missing > 0:
         raise pa.ArrowInvalid(f"{field.name} is required and has {missing} nulls")
-    return _pieces(field.field_type, plain)
+    return _pieces(field.field_type, values)
 
 
 def _branch(values: pa.Array, among: pa.BooleanArray | None) -> pa.Array:
