@@ -127,7 +127,10 @@ class Zoo:
         (NestedField(6, "small", DecimalType(9, 2)), [Decimal("9999999.99"), None, Decimal("-9999999.99")]),
         (NestedField(7, "again", DecimalType(9, 2)), [Decimal("0.01"), None, Decimal("-0.01")]),
         (NestedField(8, "medium", DecimalType(18, 4)), [Decimal("9" * 14 + ".9999"), None, Decimal("-1.0000")]),
-        (NestedField(9, "wide", DecimalType(38, 10)), [Decimal("9" * 28 + "." + "9" * 10), None, Decimal(-1)]),
+        (
+            NestedField(9, "wide", DecimalType(38, 10)),
+            [Decimal("9" * 28 + "." + "9" * 10), None, Decimal("-1.0000000000")],
+        ),
         (NestedField(10, "odd", DecimalType(20, 0)), [Decimal("9" * 20), None, Decimal("-" + "9" * 20)]),
         (NestedField(11, "day", DateType()), [YEAR_9999_END_DAYS, None, YEAR_1_DAYS]),
         (NestedField(12, "moment", TimestamptzType()), [YEAR_9999_END_US, None, YEAR_1_US]),
@@ -193,6 +196,6 @@ def stored(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) else kind
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def zoo() -> Zoo:
     return Zoo()

@@ -179,7 +179,9 @@ def test_avro_files_roll_at_the_target_size(shop):
     """FILE-04"""
     import os
 
-    batches = [shop.orders(4000, customer=pa.array([os.urandom(100).hex() for _ in range(4000)])) for _ in range(10)]
+    batches = [
+        shop.orders(4000, customer=pa.array([os.urandom(100).hex() for _ in range(4000)])) for _ in range(10)
+    ]
     files = shop.write(shop.target(file_format="avro", target_file_size_bytes=2**20), *batches)
     assert len(files) > 3
     assert all(0.9 * 2**20 <= file.file_size_bytes <= 1.1 * 2**20 for file in files[:-1])
@@ -202,7 +204,7 @@ def test_a_null_in_a_required_nested_field_is_refused(shop, zoo):
     shop.schema = Schema(NestedField(34, "items", ListType(35, zoo.item, element_required=True)))
     kind = pa.list_(pa.struct([("a", pa.int32())]))
     for wrong in ([{"a": None}], [None]):
-        with pytest.raises(SchemaMismatch, match="required|has nulls"):
+        with pytest.raises(SchemaMismatch, match=r"required|has nulls"):
             shop.write(shop.target(file_format="avro"), pa.record_batch({"items": pa.array([wrong], kind)}))
     shop.write(shop.target(file_format="avro"), pa.record_batch({"items": pa.array([None, [], [{"a": 1}]], kind)}))
 

@@ -150,7 +150,7 @@ def test_a_null_in_a_required_nested_field_is_refused(shop, kind, wrong, right):
     shop.schema = Schema(NestedField(10, "value", kind))
     arrow = loose(schema_to_pyarrow(shop.schema).field("value").type)
     target = shop.target(file_format="orc")
-    with pytest.raises(SchemaMismatch, match="required|null"):
+    with pytest.raises(SchemaMismatch, match=r"required|null"):
         shop.write(target, pa.record_batch({"value": pa.array(wrong, arrow)}))
     (file,) = shop.write(target, pa.record_batch({"value": pa.array(right, arrow)}))
     assert file.record_count == len(right)

@@ -8,6 +8,8 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, UUIDType
 
 from frazil.errors import ConfigError
 
@@ -33,7 +35,7 @@ def test_a_flipped_bit_in_a_page_is_noticed(shop):
     damaged = bytearray(path.read_bytes())
     damaged[chunks(shop, file)["order_id"].data_page_offset + 500] ^= 1
     path.write_bytes(damaged)
-    with pytest.raises(OSError, match="(?i)checksum|crc"):
+    with pytest.raises(OSError, match=r"(?i)checksum|crc"):
         pq.read_table(path, page_checksum_verification=True)
 
 
@@ -108,12 +110,25 @@ def test_a_higher_level_makes_a_smaller_file(shop):
     assert high.file_size_bytes < low.file_size_bytes
 
 
+def ids(*values):
+    return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(values, pa.binary(16)))
+
+
 def test_unique_values_of_any_type_go_without_a_dictionary(shop):
     """FILE-02"""
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import NestedField, UUIDType
-
     shop.schema = Schema(NestedField(1, "id", UUIDType()))
-    ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([os.urandom(16) for _ in range(500)], pa.binary(16)))
-    (file,) = shop.write(shop.target(), pa.record_batch({"id": ids}))
+    (file,) = shop.write(shop.target(), pa.record_batch({"id": ids(*[os.urandom(16) for _ in range(500)])}))
     assert not chunks(shop, file)["id"].has_dictionary_page
+
+
+def test_uuids_have_counts_but_nothing_that_readers_would_order_them_by(shop):
+    """FILE-12"""
+    shop.schema = Schema(NestedField(1, "id", UUIDType()), NestedField(2, "number", LongType()))
+    batch = pa.record_batch({"id": ids(b"\xff" * 16, b"\x00" * 16, None), "number": [1, 2, 3]})
+    (file,) = shop.write(shop.target(row_group_rows=2), batch)
+    found = chunks(shop, file)
+    assert found["number"].is_stats_set
+    assert not found["id"].is_stats_set
+    assert not found["id"].has_column_index
+    assert (file.value_counts, file.null_value_counts) == ({1: 3, 2: 3}, {1: 1, 2: 0})
+    assert set(file.lower_bounds) == set(file.upper_bounds) == {2}

@@ -7,7 +7,7 @@ exactly it is left out, and
 - NaN takes no part in bounds, and zero is -0.0 below and +0.0 above, because Java tells the two apart;
 - shortened text stays a bound: an upper one is raised in its last character that can be;
 - dates and times are integers throughout: Python's own types end at the year 9999 and know no nanoseconds;
-- bytes and UUIDs have no bounds, as in Iceberg's ORC files: engines disagree on the order of UUIDs.
+- bytes and UUIDs have no bounds, as in Iceberg's ORC files: Iceberg's readers get the order of UUIDs wrong.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Measure:
 
     columns: list[Column]
     _rows: int = 0
-    _nulls: dict[int, int] = field(default_factory=dict)
+    null_counts: dict[int, int] = field(default_factory=dict)
     _nans: dict[int, int] = field(default_factory=dict)
     _lowest: dict[int, Bound] = field(default_factory=dict)
     _highest: dict[int, Bound] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Measure:
         self._rows += rows.num_rows
         for column in self.columns:
             values = column.values(rows)
-            self._nulls[column.field_id] = self._nulls.get(column.field_id, 0) + values.null_count
+            self.null_counts[column.field_id] = self.null_counts.get(column.field_id, 0) + values.null_count
             if column.is_float:
                 nans = pc.sum(pc.is_nan(values)).as_py() or 0
                 self._nans[column.field_id] = self._nans.get(column.field_id, 0) + nans
@@ -130,7 +130,7 @@ class Measure:
         """The metric fields of a `WrittenFile`."""
         return {
             "value_counts": {each.field_id: self._rows for each in self.columns},
-            "null_value_counts": dict(self._nulls),
+            "null_value_counts": dict(self.null_counts),
             "nan_value_counts": dict(self._nans),
             "lower_bounds": self._serialized(self._lowest, _lower),
             "upper_bounds": self._serialized(self._highest, _upper),

@@ -15,7 +15,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def plain(rows: Rows) -> Rows:
-    """The same rows with bytes for UUIDs: inside lists and maps, most of Arrow's functions know no extension types."""
+    """The same rows with bytes for UUIDs: many of Arrow's functions know no extension types inside others."""
     schema = pa.schema([each.with_type(_plain_type(each.type)) for each in rows.schema])
     return rows if schema.equals(rows.schema) else rows.cast(schema)
 

@@ -10,11 +10,13 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.types import UUIDType
 
 from frazil.table.files import MIB, WriteTarget
 from frazil.write.bloom import bloom_columns, distinct_values, distinct_values_max
 from frazil.write.codecs import check_codec, codec_name
 from frazil.write.encode import Sink
+from frazil.write.measure import Measure, measured_columns
 from frazil.write.metrics import MetricsPlan
 
 # How far to look for values that repeat, and how often at least a value must come again.
@@ -41,6 +43,13 @@ class Parquet:
         self.metrics = MetricsPlan(schema, file_schema, target.properties)
         field_ids = parquet_path_to_id_mapping(file_schema)
         self._leaves = list(field_ids)
+        # Iceberg's readers order UUIDs by signed numbers and skip row groups by statistics of unsigned bytes, which
+        # hides rows from filters, in files of Iceberg's own writer too (measured). Without statistics they look.
+        self._with_statistics = [
+            path for path, id_ in field_ids.items() if not isinstance(schema.find_type(id_), UUIDType)
+        ]
+        measured = measured_columns(schema, target.properties, target.sort_order_json)
+        self._uuids = [each for each in measured if isinstance(each.kind, UUIDType)]
         blooms = bloom_columns(schema, target.bloom_filters)
         self._blooms = {path: (id_, blooms[id_]) for path, id_ in field_ids.items() if id_ in blooms}
 
@@ -55,7 +64,7 @@ class Parquet:
             dictionary_pagesize_limit=DICTIONARY_BYTES_MAX,
             data_page_size=target.page_size_bytes,
             max_rows_per_page=PAGE_ROWS_MAX,
-            write_statistics=True,
+            write_statistics=self._with_statistics,
             write_page_index=True,
             write_page_checksum=True,
             bloom_filter_options=self._bloom_options(rows),
@@ -63,7 +72,7 @@ class Parquet:
             store_schema=False,
         )
         writer.add_key_value_metadata({"iceberg.schema": self._target.schema_json})
-        return ParquetEncoder(writer, self.metrics)
+        return ParquetEncoder(writer, self.metrics, Measure(self._uuids))
 
     def _bloom_options(self, rows: pa.Table) -> dict[str, dict[str, Any]]:
         """Filters as large as the first row group needs them: a small file gets small ones."""
@@ -89,19 +98,22 @@ class Parquet:
 class ParquetEncoder:
     """One Parquet file; every table becomes a row group."""
 
-    def __init__(self, writer: pq.ParquetWriter, metrics: MetricsPlan) -> None:
+    def __init__(self, writer: pq.ParquetWriter, metrics: MetricsPlan, uuids: Measure) -> None:
         self._writer = writer
         self._metrics = metrics
+        self._uuids = uuids
         self._nan_counts: dict[int, int] = dict.fromkeys(metrics.nan_columns.values(), 0)
 
     def write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         for position, field_id in self._metrics.nan_columns.items():
             self._nan_counts[field_id] += pc.sum(pc.is_nan(rows.column(position))).as_py() or 0
+        self._uuids.add(rows)
 
     def close(self) -> dict[str, Any]:
         self._writer.close()
-        return self._metrics.measure(self._writer.writer.metadata, self._nan_counts)
+        measured = self._metrics.measure(self._writer.writer.metadata, self._nan_counts)
+        return measured | {"null_value_counts": measured["null_value_counts"] | self._uuids.null_counts}
 
     def abandon(self) -> None:
         self._writer.is_open = False  # otherwise pyarrow writes a footer when the writer is collected
