@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -74,6 +75,33 @@ def test_a_bloom_filter_is_as_large_as_its_values_need_and_never_over_a_mebibyte
     assert sizes[0] < 100
     assert rows < sizes[1] < 3 * rows
     assert sizes[1] < sizes[2] <= MIB + 100
+
+
+def test_the_tables_own_wishes_for_bloom_filters_are_followed(shop):
+    """FILE-02: a column that is gone by now is passed over"""
+    prefix = "write.parquet.bloom-filter-"
+    properties = {
+        f"{prefix}enabled.column.customer": "true",
+        f"{prefix}fpp.column.customer": "0.1",
+        f"{prefix}enabled.column.weight": "false",
+        f"{prefix}enabled.column.gone": "true",
+    }
+    (file,) = shop.write(shop.target(properties=properties), shop.orders(3))
+    assert {path for path, chunk in chunks(shop, file).items() if chunk.bloom_filter_length} == {"customer"}
+
+
+def test_another_engine_finds_and_uses_the_bloom_filter(shop):
+    """FILE-02"""
+    customers = pa.array([f"{n * 2:06d}" for n in range(1000)])
+    shop.write(shop.target(bloom_filters={"customer": 0.01}), shop.orders(1000, customer=customers))
+    (path,) = shop.files_on_disk()
+
+    def excludes(customer):
+        probe = f"FROM parquet_bloom_probe('{path}', 'customer', '{customer}')"
+        return [row[0] for row in duckdb.sql(f"SELECT bloom_filter_excludes {probe}").fetchall()] == [True]
+
+    assert not any(excludes(f"{n * 2:06d}") for n in range(0, 1000, 50))
+    assert sum(excludes(f"{n * 2 + 1:06d}") for n in range(0, 1000, 50)) >= 16
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ Iceberg's own writer stores them: a time of day as a long, a UUID as bytes, told
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ from pyiceberg.types import (
 
 from frazil.errors import SchemaMismatch
 from frazil.table.files import WriteTarget
-from frazil.write.bloom import bloom_columns
+from frazil.write.bloom import bloom_columns, orc_wishes
 from frazil.write.codecs import check_codec, codec_name
 from frazil.write.encode import Sink
 from frazil.write.measure import Column, Measure, measured_columns
@@ -79,7 +79,7 @@ class Orc:
             "compression_block_size": BLOCK_SIZE,
             "batch_size": target.row_group_rows,
             "stripe_size": STRIPE_SIZE,
-            **_bloom_options(schema, target.bloom_filters),
+            **_bloom_options(bloom_columns(schema, target.bloom_filters, orc_wishes(target.properties)), schema),
         }
 
     def encoder(self, sink: Sink, rows: pa.Table) -> OrcEncoder:
@@ -179,20 +179,36 @@ def _stored_type(kind: IcebergType) -> pa.DataType:
 
 def _check(name: str, values: pa.Array, field: pa.Field) -> None:
     """Refuses what Arrow would write into a file without a word, although it is wrong there."""
+    if not _needs_check(field):
+        return
     if not field.nullable and values.null_count:
         raise pa.ArrowInvalid(f"{name} is required and has {values.null_count} nulls")
     if pt.is_timestamp(field.type):
         _check_moments(name, values)
-    elif pt.is_struct(field.type):
+    for child, inside in zip(_fields(field.type), _inside(field.type, values), strict=True):
+        _check(f"{name}.{child.name}", inside, child)
+
+
+def _needs_check(field: pa.Field) -> bool:
+    return not field.nullable or pt.is_timestamp(field.type) or any(map(_needs_check, _fields(field.type)))
+
+
+def _fields(kind: pa.DataType) -> list[pa.Field]:
+    if pt.is_struct(kind):
+        return list(kind)
+    if pt.is_large_list(kind):
+        return [kind.value_field]
+    # Arrow itself makes sure that no key is null.
+    return [kind.key_field.with_nullable(True), kind.item_field] if pt.is_map(kind) else []
+
+
+def _inside(kind: pa.DataType, values: pa.Array) -> Sequence[pa.Array]:
+    if pt.is_struct(kind):
         present = values.drop_null()
-        for position, child in enumerate(field.type):
-            _check(f"{name}.{child.name}", pc.struct_field(present, [position]), child)
-    elif pt.is_large_list(field.type):
-        _check(f"{name}.element", elements(values)[1], field.type.value_field)
-    elif pt.is_map(field.type):
-        _, keys, items = entries(values)
-        _check(f"{name}.key", keys, field.type.key_field)
-        _check(f"{name}.value", items, field.type.item_field)
+        return [pc.struct_field(present, [position]) for position in range(kind.num_fields)]
+    if pt.is_large_list(kind):
+        return [elements(values)[1]]
+    return entries(values)[1:] if pt.is_map(kind) else []
 
 
 def _check_moments(name: str, values: pa.Array) -> None:
@@ -210,9 +226,8 @@ def _check_moments(name: str, values: pa.Array) -> None:
         )
 
 
-def _bloom_options(schema: Schema, wanted: Mapping[str, float]) -> dict[str, Any]:
+def _bloom_options(shares: Mapping[int, float], schema: Schema) -> dict[str, Any]:
     """ORC counts its types from the root down, and has one share of false positives for all of them."""
-    shares = bloom_columns(schema, wanted)
     if not shares:
         return {}
     numbers = [number for number, field_id in enumerate(_in_order(schema.as_struct()), 1) if field_id in shares]

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import UUIDType
 
 from frazil.table.files import MIB, WriteTarget
-from frazil.write.bloom import bloom_columns, distinct_values, distinct_values_max
+from frazil.write.bloom import bloom_columns, distinct_values, distinct_values_max, parquet_wishes
 from frazil.write.codecs import check_codec, codec_name
 from frazil.write.encode import Sink
 from frazil.write.measure import Measure, measured_columns
@@ -50,7 +50,7 @@ class Parquet:
         ]
         measured = measured_columns(schema, target.properties, target.sort_order_json)
         self._uuids = [each for each in measured if isinstance(each.kind, UUIDType)]
-        blooms = bloom_columns(schema, target.bloom_filters)
+        blooms = bloom_columns(schema, target.bloom_filters, parquet_wishes(target.properties))
         self._blooms = {path: (id_, blooms[id_]) for path, id_ in field_ids.items() if id_ in blooms}
 
     def encoder(self, sink: Sink, rows: pa.Table) -> ParquetEncoder:
