@@ -20,6 +20,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestamptzType,
+    UnknownType,
 )
 
 from frazil.errors import SchemaMismatch, StorageUnavailable
@@ -181,6 +182,12 @@ def test_a_fraction_of_a_second_before_1970_is_refused(shop, nested):
     assert "parquet" in error.value.remedy
     (file,) = shop.write(target, moments(-2_000_000, -86_400_000_000, 1, None))
     assert file.record_count == (1 if nested else 4)
+
+
+def test_a_type_that_orc_cannot_hold_is_named(shop):
+    shop.schema = Schema(NestedField(1, "nothing", UnknownType()))
+    with pytest.raises(SchemaMismatch, match="column nothing is of type unknown"):
+        shop.writer(shop.target(file_format="orc"))
 
 
 def test_metrics_are_those_of_the_rows(shop):

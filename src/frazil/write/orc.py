@@ -29,13 +29,14 @@ from pyiceberg.types import (
     TimestamptzNanoType,
     TimestamptzType,
     TimeType,
+    UnknownType,
     UUIDType,
 )
 
 from frazil.errors import SchemaMismatch
+from frazil.pipeline.codecs import check_codec, codec_name
 from frazil.table.files import WriteTarget
 from frazil.write.bloom import bloom_columns, orc_wishes
-from frazil.write.codecs import check_codec, codec_name
 from frazil.write.encode import Sink
 from frazil.write.measure import Column, Measure, measured_columns
 from frazil.write.nested import children, elements, entries
@@ -75,7 +76,7 @@ class Orc:
         codec = codec_name(target.compression)
         self._options = {
             "compression": _CODECS.get(codec, codec),
-            "compression_strategy": target.properties.get("write.orc.compression-strategy", "speed"),
+            "compression_strategy": target.properties.get("write.orc.compression-strategy", "speed").lower(),
             "compression_block_size": BLOCK_SIZE,
             "batch_size": target.row_group_rows,
             "stripe_size": STRIPE_SIZE,
@@ -154,6 +155,11 @@ class _Shield:
 
 
 def _stored_field(field: NestedField) -> pa.Field:
+    if isinstance(field.field_type, UnknownType):
+        raise SchemaMismatch(
+            f"column {field.name} is of type {field.field_type}, which ORC files cannot hold",
+            "choose table.file_format parquet, or leave the column out of the table",
+        )
     attributes = {"iceberg.id": str(field.field_id), "iceberg.required": str(field.required).lower()}
     for kind, further in _ATTRIBUTES:
         if isinstance(field.field_type, kind):

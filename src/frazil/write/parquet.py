@@ -12,9 +12,9 @@ from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.types import UUIDType
 
+from frazil.pipeline.codecs import check_codec, codec_name
 from frazil.table.files import MIB, WriteTarget
 from frazil.write.bloom import bloom_columns, distinct_values, distinct_values_max, parquet_wishes
-from frazil.write.codecs import check_codec, codec_name
 from frazil.write.encode import Sink
 from frazil.write.measure import Measure, measured_columns
 from frazil.write.metrics import MetricsPlan

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from frazil.pipeline.codecs import check_codec, codec_name
 from frazil.table.files import WriteTarget
 from frazil.write.avro.rows import encode_rows
 from frazil.write.avro.schema import avro_schema
-from frazil.write.codecs import check_codec, codec_name
 from frazil.write.encode import Sink
 from frazil.write.measure import Column, Measure, measured_columns
 

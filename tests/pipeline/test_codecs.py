@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.errors import ConfigError
-from frazil.write.codecs import check_codec, codec_name
+from frazil.pipeline.codecs import check_codec, codec_name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which codec, at which level, a file format can have; imports nothing heavy, so that a command can ask early."""
+"""Which codec, at which level, a file format can have: asked when a pipeline file is read, and by writers."""
 
 from __future__ import annotations
 
