@@ -331,6 +331,27 @@ def tuple_of(value):
     return tuple(tuple_of(each) for each in value.values()) if isinstance(value, dict) else value
 
 
+@in_each_format
+def test_spark_reads_a_file_in_several_splits(spark, shop, folder, form):
+    """FILE-01: row groups, stripes and blocks each belong to exactly one split"""
+    schema = spark._jvm.org.apache.iceberg.SchemaParser.fromJson(shop.schema.model_dump_json())
+    table = create(spark, folder, f"{form}_splits", schema, form)
+    table.updateProperties().set("read.split.target-size", "200000").set("read.split.open-file-cost", "1").commit()
+    rows = 40_000
+    customers = pa.array([None if n % 11 == 0 else f"customer {n} {n * n % 9973}" for n in range(rows)])
+    tags = pa.array([None if n % 7 == 0 else [str(n)] * (n % 3) for n in range(rows)])
+    numbered = spark._jvm.org.apache.iceberg.SchemaParser.toJson(table.schema())
+    target = shop.target(file_format=form, row_group_rows=8000, schema_json=numbered)
+    (file,) = shop.write(target, shop.orders(rows, customer=customers, tags=tags))
+    append(spark, table, file)
+    read = spark.table(f"{CATALOG}.db.{form}_splits")
+    assert read.rdd.getNumPartitions() > 1
+    found = read.select("order_id", "customer", "tags").toArrow().sort_by("order_id")
+    assert found["order_id"].to_pylist() == list(range(rows))
+    assert found["customer"].to_pylist() == customers.to_pylist()
+    assert found["tags"].to_pylist() == tags.to_pylist()
+
+
 def test_spark_reads_every_codec_of_every_format(spark, shop, folder):
     """FILE-03: LZ4 in Parquet is LZ4_RAW; all files lie in one table, which Iceberg allows"""
     schema = spark._jvm.org.apache.iceberg.SchemaParser.fromJson(shop.schema.model_dump_json())
