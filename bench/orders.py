@@ -24,8 +24,8 @@ _SEED = 7
 _TEXT_LENGTH = 16 * 2**20
 _WORDS = 20_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyzäöü"
-_FIRST_ORDER = datetime(2026, 1, 1, tzinfo=UTC)
-_BETWEEN_ORDERS = timedelta(milliseconds=250)
+FIRST_ORDER = datetime(2026, 1, 1, tzinfo=UTC)
+BETWEEN_ORDERS = timedelta(milliseconds=250)
 
 _PRODUCER = {
     "acks": "all",
@@ -153,4 +153,4 @@ def _amount(chance: Chance) -> str:
 
 
 def _placed_at(number: int) -> str:
-    return (_FIRST_ORDER + number * _BETWEEN_ORDERS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (FIRST_ORDER + number * BETWEEN_ORDERS).isoformat(timespec="milliseconds").replace("+00:00", "Z")

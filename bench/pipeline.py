@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,12 @@ _LAYOUT = {
 
 
 def pipeline_spec(
-    source: Mapping[str, Any], ddl: str, table: str, warehouse: Path, sql: str | None = None
+    source: Mapping[str, Any],
+    ddl: str,
+    table: str,
+    warehouse: Path,
+    sql: str | None = None,
+    partition: Sequence[str] = (),
 ) -> PipelineSpec:
     """A pipeline like any user's; the table properties tell other writers of the table to do as frazil does."""
     return parse_pipeline(
@@ -34,7 +39,12 @@ def pipeline_spec(
             "pipeline": {"name": table},
             "source": source,
             "decode": {"format": "json", "schema": ddl},
-            "table": {"name": table, "compression_level": ZSTD_LEVEL, "properties": _LAYOUT},
+            "table": {
+                "name": table,
+                "compression_level": ZSTD_LEVEL,
+                "properties": _LAYOUT,
+                "partition": list(partition),
+            },
             "catalog": {"type": "sqlite", "name": CATALOG, "warehouse": str(warehouse)},
             **({"transform": {"sql": sql}} if sql else {}),
         }

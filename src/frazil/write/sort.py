@@ -120,6 +120,7 @@ class Sorter:
     def _spill(self) -> None:
         if self._waiting:
             self._runs.append(Run(self._folder, self._schema, self._take_waiting()))
+            pa.default_memory_pool().release_unused()  # otherwise it keeps some 100 MB for later (measured)
         # Only neighbours of one level are merged: rows keep their order, and each is written again rarely.
         while len(group := self._runs[-self._fan_in :]) == self._fan_in and len({run.level for run in group}) == 1:
             merged = Run(self._folder, self._schema, self._merged(group), group[0].level + 1)

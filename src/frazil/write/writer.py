@@ -94,7 +94,7 @@ class TableWriter:
         self._sorter = Sorter(
             self._layout.format.arrow_schema,
             Ordering([*partition_keys(schema, spec), *sort_keys(schema, order)]),
-            max_waiting_bytes if self._sorts_all else max_waiting_bytes // 2,
+            max_waiting_bytes // 2,
         )
         self._open: dict[Partition, DataFile] = {}
         # Whose rows are written as they come. A partition stays on its side, or it would end up in two files.
