@@ -7,21 +7,23 @@ becomes a dead letter: the record itself, untouched, beside the reason and the s
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, cast
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from frazil.decode.declared import declared_schema, epoch_units, require_catch_all
 from frazil.errors import ConfigError
 from frazil.pipeline.schema import parse_schema
 from frazil.records import Records
 
 Format = Literal["json", "raw"]
 OnError = Literal["dead-letter", "fail"]
+Binary = Literal["base64", "hex"]
 
 # Not plain `_partition`: Iceberg reserves that name, and Spark then refuses to read the table.
 _WITHOUT_KEY_DDL = "_topic STRING, _kafka_partition INT, _offset BIGINT, _timestamp TIMESTAMP"
@@ -50,6 +52,11 @@ class DecodePlan:
     schema: Schema
     metadata: bool
     on_error: OnError
+    # The column that keeps what is not declared.
+    catch_all: str | None = None
+    # What numbers count in timestamp columns, by the column's path.
+    epoch_units: dict[str, str] = field(default_factory=dict)
+    binary: Binary = "base64"
 
     @property
     def needs_keys(self) -> bool:
@@ -77,14 +84,34 @@ class Decoded:
     dead: pa.RecordBatch | None
 
 
-def plan_decode(format: str, ddl: str, metadata: bool, on_error: str) -> DecodePlan:
+def plan_decode(
+    format: str,
+    ddl: str,
+    metadata: bool,
+    on_error: str,
+    *,
+    catch_all: str | None = None,
+    epoch_unit: str | Mapping[str, str] | None = None,
+    binary: str = "base64",
+) -> DecodePlan:
     """Checks what the user declared and works out the schema of the decoded rows."""
-    if format not in ("json", "raw"):
-        raise ConfigError(f'decode.format = "{format}" is not known', "use json or raw")
-    if on_error not in ("dead-letter", "fail"):
-        raise ConfigError(f'decode.on_error = "{on_error}" is not known', "use dead-letter or fail")
-    schema = _raw_schema(ddl, metadata) if format == "raw" else _declared_schema(ddl, metadata)
-    return DecodePlan(cast(Format, format), ddl, schema, metadata, cast(OnError, on_error))
+    _require_known("format", format, ("json", "raw"))
+    _require_known("on_error", on_error, ("dead-letter", "fail"))
+    _require_known("binary", binary, ("base64", "hex"))
+    common = (metadata, cast(OnError, on_error))
+    if format == "raw":
+        return DecodePlan("raw", ddl, _raw_schema(ddl, metadata), *common)
+    schema = declared_schema(ddl, _METADATA_DDL if metadata else "")
+    declared = parse_schema(ddl)
+    if catch_all is not None:
+        require_catch_all(declared, catch_all)
+    units = epoch_units(declared, epoch_unit)
+    return DecodePlan("json", ddl, schema, *common, catch_all, units, cast(Binary, binary))
+
+
+def _require_known(key: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f'decode.{key} = "{value}" is not known', f"use {' or '.join(known)}")
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -112,11 +139,9 @@ def timestamp_column(records: Records) -> pa.Array:
     kind = pa.timestamp("us", tz="UTC")
     if not records.timestamps_ms:
         return pa.nulls(len(records), kind)
-    times = _longs(records.timestamps_ms, pa.int64())
-    absent = pc.equal(times, _NO_TIMESTAMP_MS)
-    if pc.any(absent).as_py():
-        times = pc.if_else(absent, pa.scalar(None, pa.int64()), times)
-    return pc.multiply(times, 1000).cast(kind)
+    times = np.array(array("q", records.timestamps_ms))
+    absent = times == _NO_TIMESTAMP_MS if times.min(initial=0) < 0 else None
+    return pa.array(times * 1000, mask=absent).view(kind)
 
 
 def key_column(records: Records) -> pa.Array:
@@ -156,23 +181,6 @@ def _raw_schema(ddl: str, metadata: bool) -> Schema:
         raise ConfigError('decode.schema has no meaning with format = "raw"', "remove decode.schema")
     # `key` is a column of its own here; `_key` would hold it a second time.
     return parse_schema(f"{_RAW_DDL}, {_WITHOUT_KEY_DDL}" if metadata else _RAW_DDL)
-
-
-def _declared_schema(ddl: str, metadata: bool) -> Schema:
-    if not ddl.strip():
-        raise ConfigError(
-            "decode.schema is empty", 'declare the columns, for example schema = "id BIGINT, name STRING"'
-        )
-    declared = parse_schema(ddl)
-    if not metadata:
-        return declared
-    taken = {field.name for field in METADATA_FIELDS} & {field.name.lower() for field in declared.fields}
-    if taken:
-        raise ConfigError(
-            f"decode.schema declares {', '.join(sorted(taken))}, which decode.metadata = true adds",
-            "rename the column or set metadata = false",
-        )
-    return parse_schema(f"{ddl}, {_METADATA_DDL}")
 
 
 def _constant(value: str | int, kind: pa.DataType, length: int) -> pa.Array:

@@ -16,8 +16,7 @@ that we put at the end is there. Then:
     a value that closes the map, or the document   takes the closing null out of the map
     a value that leaves a string open              meets the token outside of quotes: a syntax error
 
-Numbers are read wider than declared and cast with checks, because arrow-rs drops the digits that do not fit:
-12.345 becomes 12.34 in a DECIMAL(10,2), 1.5 becomes 1 in a BIGINT.
+What the parser reads each type as, and why, stands in wire.py; the numbers it must not see in numbers.py.
 
 A chunk that fails is split until the bad values stand alone; each of them becomes a dead letter.
 """
@@ -44,6 +43,19 @@ from frazil.decode.columns import (
     metadata_columns,
     select,
 )
+from frazil.decode.extra import CatchAll
+from frazil.decode.numbers import (
+    Chunk,
+    holds_an_exact_zero,
+    holds_infinity,
+    long_runs_of_digits,
+    signed_exponents,
+    too_large_for_a_float,
+)
+from frazil.decode.quote import quoted_times
+from frazil.decode.tokens import tree
+from frazil.decode.wire import Misfit, Spelling, Wire, wire
+from frazil.decode.words import in_own_words, shortened
 from frazil.errors import UndecodableRecord
 from frazil.records import Records
 
@@ -51,17 +63,12 @@ from frazil.records import Records
 _TOKEN = "x" + secrets.token_hex(8)
 _KEY = f'"{_TOKEN}":'.encode()
 _OPEN = b'{"values":{' + _KEY
-_NEXT = b"," + _KEY
+_GAP = b","
+_NEXT = _GAP + _KEY
 _CLOSE = _NEXT + b"null}}"
 
 # Eight parts need fewer bytes parsed than two, for one bad value as for a chunk of nothing else.
 _PARTS = 8
-
-# Messages quote the value, which may be large and stands in the dead letter anyway.
-_ERROR_LENGTH_MAX = 500
-
-# What pyarrow and our wrapping put before arrow-rs's own words.
-_PREFIXES = ("C Data interface error: ", "Json error: ", "Parser error: ", "whilst decoding field 'values': ")
 
 # The escapes that the parser must not see: NUL, and the surrogates it decodes wrongly.
 _TREACHEROUS = re.compile(rb"\\u(?:0000|[dD][89abAB][4-7c-fC-F])")
@@ -70,9 +77,6 @@ _ESCAPE = re.compile(
     rb"\\(?:u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
 
-# arrow-rs names the type it parses with, which is our widened one and would only confuse.
-_MISSING = re.compile(r'Encountered unmasked nulls in non-nullable StructArray child: Field \{ "(.*?)": .*')
-
 
 class JsonDecoder:
     """Decodes runs of JSON objects by one plan."""
@@ -80,12 +84,19 @@ class JsonDecoder:
     def __init__(self, plan: DecodePlan) -> None:
         self._plan = plan
         self._row_schema = arrow_schema(plan.schema)
-        declared = self._row_schema.names[: -len(METADATA_FIELDS) if plan.metadata else None]
-        self._declared = pa.schema([self._row_schema.field(name) for name in declared])
-        self._no_rows = pa.RecordBatch.from_pylist([], schema=self._declared)
-        wide = pa.struct([_widened_field(each) for each in self._declared])
-        self._chunk_schema = _parser_schema([pa.field("values", pa.map_(pa.string(), wide))])
-        self._value_schema = _parser_schema(list(wide))
+        names = self._row_schema.names[: -len(METADATA_FIELDS) if plan.metadata else None]
+        self._columns = pa.schema([self._row_schema.field(name) for name in names])
+        self._no_rows = pa.RecordBatch.from_arrays(
+            [pa.nulls(0, each) for each in self._columns.types], schema=self._columns
+        )
+        # A field of the catch-all's own name is not declared either.
+        self._declared = pa.schema([each for each in self._columns if each.name != plan.catch_all])
+        self._catch_all = CatchAll(self._declared.names) if plan.catch_all else None
+        self._tree = tree(self._declared)
+        self._as_text = _Reading(self._declared, plan, as_number=False)
+        self._readings = [self._as_text]
+        if plan.epoch_units:
+            self._readings.insert(0, _Reading(self._declared, plan, as_number=True))
 
     def decode(self, records: Records) -> Decoded:
         """The rows of these records in their order, and those that could not be decoded."""
@@ -127,30 +138,55 @@ class JsonDecoder:
 
     def _parse(self, values: list[bytes]) -> pa.RecordBatch:
         """One row of declared columns per value, or ArrowInvalid."""
-        batch = _read(_wrapped(values), self._chunk_schema)
-        entries = batch.column(0)
-        if batch.num_rows != 1 or not _is_aligned(entries, len(values)):
-            raise pa.ArrowInvalid("not one JSON document")
-        structs = entries.items.slice(0, len(values))
-        if structs.null_count:
-            raise pa.ArrowInvalid("expected { got null")
-        columns = [
-            column if column.type == each.type else column.cast(each.type)
-            for column, each in zip(structs.flatten(), self._declared, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self._declared)
+        chunk = _chunk(values)
+        plain = chunk.plain(long_runs_of_digits(chunk.text), self._tree)
+        columns = self._read_columns(plain, chunk.text if plain is values else _chunk(plain).text)
+        if any(map(holds_an_exact_zero, columns)):
+            columns = self._without_false_zeros(plain, columns)
+        if any(map(holds_infinity, columns)):
+            self._require_floats_in_range(values)
+        if self._catch_all is not None:
+            columns.insert(self._columns.get_field_index(self._plan.catch_all), self._catch_all.column(values))
+        return pa.RecordBatch.from_arrays(columns, schema=self._columns)
+
+    def _without_false_zeros(self, values: list[bytes], columns: list[pa.Array]) -> list[pa.Array]:
+        chunk = _chunk(values)
+        plain = chunk.plain(signed_exponents(chunk.text), self._tree)
+        return columns if plain is values else self._read_columns(plain, _chunk(plain).text)
+
+    def _read_columns(self, values: list[bytes], text: bytes) -> list[pa.Array]:
+        """Timestamps that may be numbers are tried as such, then as texts, then number by number."""
+        for reading in self._readings:
+            try:
+                columns = reading.columns(text, len(values))
+            except pa.ArrowInvalid:
+                if len(self._readings) == 1:
+                    raise
+            else:
+                # What is right for this chunk is most likely right for the next one.
+                self._readings.sort(key=lambda each: each is not reading)
+                return columns
+        quoted = quoted_times(values, self._tree, self._plan.epoch_units)
+        return self._as_text.columns(_chunk(quoted).text, len(values))
+
+    def _require_floats_in_range(self, values: list[bytes]) -> None:
+        for value in values:
+            if path := too_large_for_a_float(value, self._tree):
+                raise Misfit(f"value does not fit {path}: the number is too large")
 
     def _complaint(self, value: bytes, error: pa.ArrowInvalid) -> str:
         """What is wrong with the value by itself, in words that do not speak of our wrapping."""
+        if isinstance(error, Misfit):
+            return shortened(str(error))
         try:
-            alone = _read(value, self._value_schema)
+            alone = _read(value, self._as_text.value_schema)
         except pa.ArrowInvalid as own:
-            return _own_words(own)
+            return in_own_words(own, value, self._tree)
         except StopIteration:
             return "empty value"
         if alone.num_rows != 1:
             return f"{alone.num_rows} JSON documents in one value"
-        return _misfit(alone, self._declared) or _own_words(error)
+        return in_own_words(error, value, self._tree)
 
     def _rows(self, records: Records, landed: list[pa.RecordBatch]) -> pa.RecordBatch:
         rows = landed[0] if len(landed) == 1 else pa.concat_batches([self._no_rows, *landed])
@@ -168,12 +204,12 @@ class _Outcome:
     errors: dict[int, str] = field(default_factory=dict)
 
 
-def _wrapped(values: list[bytes]) -> bytes:
-    """The one document; its ends go onto the outer values first, so that the chunk is copied only once."""
+def _chunk(values: list[bytes]) -> Chunk:
+    """The values as one document; its ends go onto the outer values first, so that it is copied only once."""
     parts = values.copy()
     parts[0] = _OPEN + parts[0]
     parts[-1] += _CLOSE
-    return _NEXT.join(parts)
+    return Chunk(values, _NEXT.join(parts), _KEY, _GAP)
 
 
 def _read(text: bytes, schema: arro3.core.Schema) -> pa.RecordBatch:
@@ -214,49 +250,30 @@ def _is_aligned(entries: pa.MapArray, count: int) -> bool:
     return cast(bool, entries.keys.equals(pa.repeat(_TOKEN, count + 1)))
 
 
-def _widened(kind: pa.DataType) -> pa.DataType:
-    """The type to parse with, so that a cast to the declared one sees what does not fit."""
-    if pa.types.is_integer(kind):
-        return pa.decimal128(38, 19)
-    if pa.types.is_decimal(kind):
-        return pa.decimal256(76, 76 - kind.precision + kind.scale) if kind.precision > 28 else _spare(kind)
-    if pa.types.is_struct(kind):
-        return pa.struct([_widened_field(each) for each in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_widened_field(kind.key_field), _widened_field(kind.item_field))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_widened_field(kind.value_field))
-    return kind
+class _Reading:
+    """One way to read the declared columns."""
 
+    def __init__(self, declared: pa.Schema, plan: DecodePlan, as_number: bool) -> None:
+        spelling = Spelling(plan.binary, plan.epoch_units, as_number)
+        self._wires: list[Wire] = [wire(each.type, each.name, spelling) for each in declared]
+        read = [each.with_type(inner.kind) for each, inner in zip(declared, self._wires, strict=True)]
+        self._chunk_schema = _parser_schema([pa.field("values", pa.map_(pa.string(), pa.struct(read)))])
+        self.value_schema = _parser_schema(read)
 
-def _spare(kind: pa.Decimal128Type) -> pa.DataType:
-    """All the digits that 128 bits hold, those that are not needed before the point put behind it."""
-    return pa.decimal128(38, 38 - kind.precision + kind.scale)
-
-
-def _widened_field(each: pa.Field) -> pa.Field:
-    return each.with_type(_widened(each.type))
+    def columns(self, text: bytes, count: int) -> list[pa.Array]:
+        """The declared columns of a wrapped chunk of so many values."""
+        batch = _read(text, self._chunk_schema)
+        entries = batch.column(0)
+        if batch.num_rows != 1 or not _is_aligned(entries, count):
+            raise pa.ArrowInvalid("not one JSON document")
+        structs = entries.items.slice(0, count)
+        if structs.null_count:
+            raise pa.ArrowInvalid("expected { got null")
+        return [inner.landed(column) for inner, column in zip(self._wires, structs.flatten(), strict=True)]
 
 
 def _parser_schema(fields: list[pa.Field]) -> arro3.core.Schema:
     return arro3.core.Schema.from_arrow(pa.schema(fields))
-
-
-def _own_words(error: pa.ArrowInvalid) -> str:
-    words = str(error)
-    for prefix in _PREFIXES:
-        words = words.removeprefix(prefix)
-    return _MISSING.sub(r"\1 is NOT NULL, but null or missing", words)[:_ERROR_LENGTH_MAX]
-
-
-def _misfit(alone: pa.RecordBatch, declared: pa.Schema) -> str | None:
-    """Which column does not take its value; Arrow's cast does not name it."""
-    for column, each in zip(alone.columns, declared, strict=True):
-        try:
-            column.cast(each.type)
-        except pa.ArrowInvalid as error:
-            return f"value does not fit {each.name}: {error}"
-    return None
 
 
 def _undecodable(records: Records, position: int, error: str) -> UndecodableRecord:

@@ -50,7 +50,16 @@ class Assembly:
 
 def decode_plan(spec: PipelineSpec) -> DecodePlan:
     """Checked without Spark: what the decoder makes of the declared schema."""
-    plan = plan_decode(spec.decode.format, spec.decode.schema_ or "", spec.decode.metadata, spec.decode.on_error)
+    told = spec.decode
+    plan = plan_decode(
+        told.format,
+        told.schema_ or "",
+        told.metadata,
+        told.on_error,
+        catch_all=told.catch_all,
+        epoch_unit=told.epoch_unit,
+        binary=told.binary,
+    )
     if spec.transform is None:
         require_fit(spec.table, plan.schema)
     return plan

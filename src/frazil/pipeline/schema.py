@@ -27,6 +27,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -34,10 +35,15 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
+    TimeType,
+    UUIDType,
 )
 
 from frazil.errors import ConfigError
@@ -59,11 +65,16 @@ _PLAIN_TYPES: dict[str, IcebergType] = {
     "TIMESTAMP": TimestamptzType(),
     "TIMESTAMP_LTZ": TimestamptzType(),
     "TIMESTAMP_NTZ": TimestampType(),
+    # Iceberg's own names: Spark has none for nanoseconds.
+    "TIMESTAMP_NS": TimestampNanoType(),
+    "TIMESTAMPTZ_NS": TimestamptzNanoType(),
+    "UUID": UUIDType(),
 }
 _DECIMAL_NAMES = frozenset({"DECIMAL", "NUMERIC", "DEC"})
 _TEXT_NAMES = frozenset({"VARCHAR", "CHAR"})
 _NESTED_NAMES = frozenset({"ARRAY", "MAP", "STRUCT"})
-_TYPE_NAMES = sorted(_PLAIN_TYPES.keys() | _DECIMAL_NAMES | _TEXT_NAMES | _NESTED_NAMES)
+_TYPE_NAMES = sorted(_PLAIN_TYPES.keys() | _DECIMAL_NAMES | _TEXT_NAMES | _NESTED_NAMES | {"FIXED", "TIME"})
+_TIME_DIGITS = 6
 _DECIMAL_DIGITS_MAX = 38
 _DECIMAL_DEFAULT = (10, 0)
 
@@ -78,6 +89,10 @@ _RENDERED: dict[type[IcebergType], str] = {
     DateType: "DATE",
     TimestamptzType: "TIMESTAMP",
     TimestampType: "TIMESTAMP_NTZ",
+    TimestampNanoType: "TIMESTAMP_NS",
+    TimestamptzNanoType: "TIMESTAMPTZ_NS",
+    TimeType: "TIME",
+    UUIDType: "UUID",
 }
 
 _TOKEN = re.compile(
@@ -101,6 +116,25 @@ def parse_schema(text: str) -> Schema:
 def render_schema(schema: Schema) -> str:
     """The DDL text of a schema, such that parsing it gives the schema back."""
     return ", ".join(_render_field(field, " ") for field in schema.fields)
+
+
+def format_version_needed(schema: Schema) -> int:
+    """The lowest Iceberg format version whose tables may hold these types."""
+    return max(2, *(kind.minimum_format_version() for kind in _primitives(schema.as_struct())))
+
+
+def _primitives(kind: IcebergType) -> Iterator[PrimitiveType]:
+    match kind:
+        case StructType():
+            for field in kind.fields:
+                yield from _primitives(field.field_type)
+        case ListType():
+            yield from _primitives(kind.element_type)
+        case MapType():
+            yield from _primitives(kind.key_type)
+            yield from _primitives(kind.value_type)
+        case PrimitiveType():
+            yield kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +204,22 @@ class _Parser:
         if name in _PLAIN_TYPES:
             return _PLAIN_TYPES[name]
         if name in _DECIMAL_NAMES:
-            return self._decimal(token)
+            return self._decimal(token, owner)
         if name in _TEXT_NAMES:
             self._numbers(at_most=1)
             return StringType()
         if name in _NESTED_NAMES:
             return self._nested(name, owner)
+        if name == "FIXED":
+            return self._fixed(token, owner)
+        if name == "TIME":
+            return self._time(token, owner)
+        if name == "VARIANT":
+            self._refuse(
+                token,
+                f"VARIANT cannot be written (column {owner})",
+                "declare a STRING column and name it in decode.catch_all: it keeps what is not declared as JSON",
+            )
         self._refuse(token, f"{token} is not a type (column {owner})", _suggestion(name))
 
     def _nested(self, name: str, owner: str) -> IcebergType:
@@ -193,13 +237,29 @@ class _Parser:
         self._expect_mark(">", f"to close {name}")
         return kind
 
-    def _decimal(self, name: _Token) -> DecimalType:
+    def _fixed(self, name: _Token, owner: str) -> FixedType:
+        length = self._numbers(at_most=1)
+        if not length or length[0] < 1:
+            self._refuse(name, f"FIXED needs a length of 1 or more (column {owner})", "such as FIXED(16)")
+        return FixedType(length[0])
+
+    def _time(self, name: _Token, owner: str) -> TimeType:
+        digits = self._numbers(at_most=1)
+        if digits and digits[0] != _TIME_DIGITS:
+            self._refuse(
+                name,
+                f"TIME({digits[0]}) is not possible (column {owner})",
+                f"a time has {_TIME_DIGITS} digits behind the second: TIME or TIME({_TIME_DIGITS})",
+            )
+        return TimeType()
+
+    def _decimal(self, name: _Token, owner: str) -> DecimalType:
         digits = self._numbers(at_most=2)
         precision, scale = (*digits, *_DECIMAL_DEFAULT[len(digits) :])
         if not 1 <= precision <= _DECIMAL_DIGITS_MAX or scale > precision:
             self._refuse(
                 name,
-                f"{name}({precision},{scale}) is not possible",
+                f"{name}({precision},{scale}) is not possible (column {owner})",
                 f"1 to {_DECIMAL_DIGITS_MAX} digits, no more of them behind the point than in all",
             )
         return DecimalType(precision, scale)
@@ -305,6 +365,8 @@ def _render_name(name: str) -> str:
 
 def _render_type(kind: IcebergType) -> str:
     match kind:
+        case FixedType():
+            return f"FIXED({len(kind)})"
         case DecimalType():
             return f"DECIMAL({kind.precision},{kind.scale})"
         case ListType():

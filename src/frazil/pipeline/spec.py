@@ -109,6 +109,9 @@ class GeneratorSource(Section):
     """let them appear over time; all at once if absent"""
 
 
+EpochUnit = Literal["s", "ms", "us", "ns"]
+
+
 class DecodeSection(Section):
     """From bytes to columns."""
 
@@ -122,6 +125,12 @@ class DecodeSection(Section):
     """add the columns _topic, _kafka_partition, _offset, _timestamp and _key"""
     on_error: Literal["dead-letter", "fail"] = "dead-letter"
     """what happens to a record that cannot be decoded"""
+    catch_all: str | None = None
+    """a declared STRING column that keeps the fields which are not declared, as one JSON object"""
+    epoch_unit: EpochUnit | dict[str, EpochUnit] | None = None
+    """what a number in a timestamp column counts since 1970, for all of them or by column: {placed_at = "ms"}"""
+    binary: Literal["base64", "hex"] = "base64"
+    """how a JSON text spells the bytes of BINARY and FIXED columns"""
 
     @model_validator(mode="after")
     def _declared(self) -> DecodeSection:
@@ -129,6 +138,8 @@ class DecodeSection(Section):
             raise ValueError("schema is required with format json")
         if self.format == "raw" and self.schema_:
             raise ValueError("schema cannot be given with format raw, its columns are key, value and headers")
+        if self.format == "raw" and (self.catch_all or self.epoch_unit):
+            raise ValueError("catch_all and epoch_unit cannot be given with format raw, which decodes nothing")
         return self
 
 
