@@ -7,9 +7,10 @@ user's query between decoding and writing. Either may have Spark bring the rows 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegistry
 from pyspark.errors import PySparkException
@@ -19,8 +20,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from frazil.decode import DecodePlan
 from frazil.decode.columns import arrow_schema
+from frazil.decode.spark import as_spark, spark_schema
 from frazil.engine.distribute import gathered
-from frazil.engine.worker import EpochPlan, TaskReport, run_native, run_sink, run_source
+from frazil.engine.worker import ArrowFunction, EpochPlan, TaskReport, run_native, run_sink, run_source
 from frazil.errors import ConfigError
 from frazil.spark import own_session
 
@@ -31,6 +33,11 @@ _VIEW = "source"
 class Lane(Protocol):
     """Takes an epoch through Spark and returns what its tasks reported."""
 
+    @property
+    def can_shuffle(self) -> bool:
+        """Whether Spark has types for all columns, so that rows may go from task to task."""
+        ...
+
     def run(self, plan: EpochPlan) -> list[TaskReport]: ...
 
 
@@ -39,11 +46,15 @@ class NativeLane:
 
     def __init__(self, spark: SparkSession, decode: DecodePlan) -> None:
         self._spark = spark
-        self._decode = decode
+        self._rows_schema = _known_to_spark(decode)
+
+    @property
+    def can_shuffle(self) -> bool:
+        return self._rows_schema is not None
 
     def run(self, plan: EpochPlan) -> list[TaskReport]:
-        if plan.shuffle and len(plan.shares) > 1:
-            return _through_spark(self._spark, plan, _spark_schema(self._decode), lambda _, source: source)
+        if plan.shuffle and len(plan.shares) > 1 and self._rows_schema is not None:
+            return _through_spark(self._spark, plan, self._rows_schema, lambda _, source: source)
         rows = _tasks(self._spark, plan).mapInArrow(run_native(plan), _REPORTS).collect()
         return [TaskReport.from_json(row.report) for row in rows]
 
@@ -51,16 +62,18 @@ class NativeLane:
 class SqlLane:
     """For pipelines with `transform.sql`."""
 
+    can_shuffle = True
+
     def __init__(self, spark: SparkSession, sql: str, decode: DecodePlan) -> None:
         self._spark = spark
         self._sql = sql
-        self._source_schema = _spark_schema(decode)
+        self._rows_schema = spark_schema(arrow_schema(decode.schema))
 
     def result_schema(self) -> StructType:
         """The columns of the query, found without running it."""
         session = own_session(self._spark)
         try:
-            rows = self._query(session, session.createDataFrame([], self._source_schema))
+            rows = self._query(session, session.createDataFrame([], _struct(self._rows_schema)))
             self._require_unlimited(rows)
             return rows.schema
         except PySparkException as error:
@@ -68,7 +81,7 @@ class SqlLane:
             raise ConfigError(f"transform.sql: {reason}", f"it may select from the view `{_VIEW}`") from error
 
     def run(self, plan: EpochPlan) -> list[TaskReport]:
-        return _through_spark(self._spark, plan, self._source_schema, self._query)
+        return _through_spark(self._spark, plan, self._rows_schema, self._query)
 
     def _query(self, session: SparkSession, source: DataFrame) -> DataFrame:
         source.createOrReplaceTempView(_VIEW)
@@ -82,14 +95,21 @@ class SqlLane:
             )
 
 
-def _spark_schema(decode: DecodePlan) -> StructType:
-    return from_arrow_schema(arrow_schema(decode.schema), prefer_timestamp_ntz=True)
+def _known_to_spark(decode: DecodePlan) -> pa.Schema | None:
+    try:
+        return spark_schema(arrow_schema(decode.schema))
+    except ConfigError:
+        return None
+
+
+def _struct(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def _through_spark(
     spark: SparkSession,
     plan: EpochPlan,
-    schema: StructType,
+    schema: pa.Schema,
     query: Callable[[SparkSession, DataFrame], DataFrame],
 ) -> list[TaskReport]:
     """Decoded rows become a DataFrame of a session of their own, the query's rows are written.
@@ -100,7 +120,8 @@ def _through_spark(
     told = spark.sparkContext.accumulator([], _Collect())
     session = own_session(spark)
     try:
-        source = _tasks(session, plan).mapInArrow(run_source(plan, _Tell(told)), schema)
+        decoded = _for_spark(run_source(plan, _Tell(told)), schema)
+        source = _tasks(session, plan).mapInArrow(decoded, _struct(schema))
         rows = query(session, source)
         if plan.shuffle:
             rows = gathered(session, rows, plan.target)
@@ -110,6 +131,16 @@ def _through_spark(
     finally:
         # PySpark keeps every accumulator for good; a pipeline that runs for months makes many.
         _accumulatorRegistry.pop(told.aid, None)
+
+
+def _for_spark(decode: ArrowFunction, schema: pa.Schema) -> ArrowFunction:
+    """The same rows in types that Spark knows."""
+
+    def run(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in decode(tasks):
+            yield as_spark(rows, schema)
+
+    return run
 
 
 def _tasks(spark: SparkSession, plan: EpochPlan) -> DataFrame:

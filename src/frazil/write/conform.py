@@ -2,14 +2,17 @@
 
 A cast may change how a value is stored, never what it means: `string` becomes `large_string`, another time
 zone becomes UTC, an integer becomes a wider one. Text is never parsed into numbers, and a value that does
-not fit is refused instead of rounded.
+not fit is refused instead of rounded. The one text that is read is that of a UUID: Spark knows no other way to
+show one.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from frazil.errors import SchemaMismatch
@@ -66,6 +69,8 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 def keeps_meaning(arriving: pa.DataType, held: pa.DataType) -> bool:
     """Whether a cast from one type to the other stores the same value in another way."""
     source, target = _storage(arriving), _storage(held)
+    if isinstance(held, pa.UuidType) and _is_text(source):
+        return True
     if _is_list(source) and _is_list(target):
         return keeps_meaning(source.value_type, target.value_type)
     if pt.is_map(source) and pt.is_map(target):
@@ -76,6 +81,35 @@ def keeps_meaning(arriving: pa.DataType, held: pa.DataType) -> bool:
             each.name in held_by_name and keeps_meaning(each.type, held_by_name[each.name]) for each in source
         )
     return any(may_arrive(source) and may_hold(target) for may_arrive, may_hold in _MEANING_KEPT)
+
+
+_UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+
+
+def _texts_to_uuids(values: pa.Array, held: pa.DataType) -> pa.Array:
+    """The array with texts that the table holds as UUIDs read; everything else as it came."""
+    if isinstance(held, pa.UuidType) and _is_text(values.type):
+        if pc.any(pc.invert(pc.match_substring_regex(values, _UUID_TEXT))).as_py():
+            raise pa.ArrowInvalid("a text is not a UUID such as 123e4567-e89b-12d3-a456-426614174000")
+        blobs = [None if each is None else uuid.UUID(each).bytes for each in values.to_pylist()]
+        return pa.array(blobs, pa.binary(16))
+    if pt.is_struct(held) and pt.is_struct(values.type):
+        names = [each.name for each in values.type]
+        inner = [
+            _texts_to_uuids(each, held.field(name).type) for name, each in zip(names, values.flatten(), strict=True)
+        ]
+        return pa.StructArray.from_arrays(inner, names, mask=values.is_null())
+    if _is_list(held) and pt.is_list(values.type):
+        items = _texts_to_uuids(values.values, held.value_type)
+        return pa.ListArray.from_arrays(values.offsets, items, mask=values.is_null())
+    if pt.is_map(held) and pt.is_map(values.type):
+        keys, items = _texts_to_uuids(values.keys, held.key_type), _texts_to_uuids(values.items, held.item_type)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, mask=values.is_null())
+    return values
+
+
+def _holds_uuids(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.UuidType) or any(_holds_uuids(kind.field(i).type) for i in range(kind.num_fields))
 
 
 class Conformer:
@@ -135,6 +169,8 @@ class Conformer:
         if values.type == held.type:
             return values
         try:
+            if _holds_uuids(held.type):
+                values = _texts_to_uuids(values, held.type)
             return values.cast(held.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as refused:
             raise self._mismatch(name, f"does not fit ({refused})", held, str(values.type)) from refused
