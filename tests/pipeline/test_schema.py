@@ -9,17 +9,22 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
     LongType,
     StringType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
+    TimeType,
+    UUIDType,
 )
 
 from frazil.errors import ConfigError
-from frazil.pipeline.schema import parse_schema, render_schema
+from frazil.pipeline.schema import format_version_needed, parse_schema, render_schema
 
 ORDERS = (
     "order_id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), placed_at TIMESTAMP, "
@@ -58,9 +63,15 @@ def refusal(text: str) -> str:
         ("TIMESTAMP", TimestamptzType()),
         ("TIMESTAMP_LTZ", TimestamptzType()),
         ("TIMESTAMP_NTZ", TimestampType()),
+        ("timestamp_ns", TimestampNanoType()),
+        ("TIMESTAMPTZ_NS", TimestamptzNanoType()),
+        ("time", TimeType()),
+        ("TIME(6)", TimeType()),
+        ("Uuid", UUIDType()),
+        ("FIXED(16)", FixedType(16)),
     ],
 )
-def test_every_spark_type_has_its_iceberg_type(name: str, kind: IcebergType) -> None:
+def test_every_type_name_has_its_iceberg_type(name: str, kind: IcebergType) -> None:
     """DEC-04"""
     assert parse_schema(f"a {name}").find_type("a") == kind
 
@@ -77,6 +88,24 @@ def test_a_rendered_schema_parses_to_itself() -> None:
     assert render_schema(parse_schema(ORDERS)) == ORDERS
     odd = parse_schema("`two words` INT COMMENT 'a \\\\ b', `tick``ed` STRUCT<`x y`: INT COMMENT \"q\">")
     assert parse_schema(render_schema(odd)) == odd
+
+
+def test_every_iceberg_type_renders_to_what_was_declared() -> None:
+    """DEC-04"""
+    ddl = "a TIME, b UUID, c FIXED(3), d ARRAY<TIMESTAMP_NS>, e MAP<UUID, TIMESTAMPTZ_NS>, f STRUCT<g: BINARY>"
+    assert render_schema(parse_schema(ddl)) == ddl
+
+
+@pytest.mark.parametrize(
+    ("ddl", "version"),
+    [
+        ("a TIME, b UUID, c TIMESTAMP", 2),
+        ("a TIMESTAMP_NS", 3),
+        ("a STRUCT<b: ARRAY<MAP<STRING, TIMESTAMPTZ_NS>>>", 3),
+    ],
+)
+def test_a_schema_knows_the_format_version_that_its_types_need(ddl: str, version: int) -> None:
+    assert format_version_needed(parse_schema(ddl)) == version
 
 
 def test_only_columns_marked_not_null_are_required() -> None:
@@ -110,6 +139,12 @@ def test_a_misspelt_type_is_pointed_at_and_the_nearest_named() -> None:
         ("a DECIMAL(39,2)", "DECIMAL(39,2) is not possible"),
         ("a DECIMAL(2,3)", "DECIMAL(2,3) is not possible"),
         ("a DECIMAL(x)", "expected a number, got x"),
+        ("s STRUCT<a: DECIMAL(39)>", "DECIMAL(39,0) is not possible (column a)"),
+        ("a FIXED", "FIXED needs a length of 1 or more (column a)"),
+        ("a FIXED(0)", "FIXED needs a length of 1 or more (column a)"),
+        ("a TIME(3)", "TIME(3) is not possible (column a)"),
+        ("a VARIANT", "VARIANT cannot be written (column a)"),
+        ("a VARIANT", "decode.catch_all"),
         ("a INT; b INT", 'expected "," or the end of the text, got ;'),
         ("a GEOMETRY", "known types: "),
     ],

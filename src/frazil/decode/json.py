@@ -51,6 +51,7 @@ from frazil.decode.numbers import (
     long_runs_of_digits,
     signed_exponents,
     too_large_for_a_float,
+    with_plain_numbers,
 )
 from frazil.decode.quote import quoted_times
 from frazil.decode.tokens import tree
@@ -129,12 +130,22 @@ class JsonDecoder:
             outcome.landed.append(self._parse(values))
         except pa.ArrowInvalid as error:
             if len(values) == 1:
-                outcome.errors[positions[0]] = self._complaint(values[0], error)
+                self._settle_alone(values[0], positions[0], error, outcome)
                 return
             size = -(-len(values) // _PARTS)
             for start in range(0, len(values), size):
                 part = slice(start, start + size)
                 self._settle(values[part], positions[part], outcome)
+
+    def _settle_alone(self, value: bytes, position: int, error: pa.ArrowInvalid, outcome: _Outcome) -> None:
+        """The parser refuses some sound numbers, 0e0 for one, that it takes when they are written plainly."""
+        try:
+            plain = with_plain_numbers(value, self._tree)
+            if plain == value:
+                raise error
+            outcome.landed.append(self._parse([plain]))
+        except pa.ArrowInvalid as refusal:
+            outcome.errors[position] = self._complaint(value, refusal)
 
     def _parse(self, values: list[bytes]) -> pa.RecordBatch:
         """One row of declared columns per value, or ArrowInvalid."""

@@ -45,6 +45,8 @@ _AROUND = b'"[]{}:, \t\r\n'
 _LOOK_BACK = 400
 _NAME = re.compile(rb'"([^"\\]*+)"\s*+:\s*+"?\Z')
 
+# What is not JSON must not become it.
+_JSON_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 # Above it no declared type has digits.
 _DIGITS_MAX = 38
@@ -72,13 +74,13 @@ class Chunk:
         sizes = np.fromiter(map(len, self.values), np.int64, len(self.values)) + len(self.gap + self.key)
         ends = np.cumsum(sizes) + self.text.index(self.key)
         for index in np.unique(np.searchsorted(ends, odd)):
-            plain[index] = _plain_value(plain[index], root)
+            plain[index] = with_plain_numbers(plain[index], root)
         return plain
 
     def _is_odd(self, place: int, root: Node) -> bool:
         start = self.text.rfind(self.key, 0, place) + len(self.key)
         value = self.text[start : self.text.find(self.gap + self.key, place)]
-        return _plain_value(value, root) != value
+        return with_plain_numbers(value, root) != value
 
 
 def _is_within_a_number(text: bytes, place: int, root: Node) -> bool:
@@ -153,6 +155,20 @@ def plain_arrays(values: pa.Array) -> Iterator[pa.Array]:
         yield values
 
 
+def with_plain_numbers(value: bytes, root: Node) -> bytes:
+    """The value with the numbers of its exact columns written without exponent and without spare zeros."""
+    parts, position = [], 0
+    for scalar in scalars(value, root):
+        grammar = _JSON_NUMBER if scalar.is_number else _NUMBER
+        if not (scalar.node.is_exact and grammar.fullmatch(scalar.text)):
+            continue
+        plain = _plain_number(scalar)
+        if plain != scalar.text:
+            parts += [value[position : scalar.start], plain]
+            position = scalar.end
+    return b"".join([*parts, value[position:]]) if parts else value
+
+
 def too_large_for_a_float(value: bytes, root: Node) -> str | None:
     """The path of a FLOAT or DOUBLE column whose number is beyond it; a text may well say Infinity."""
     for scalar in scalars(value, root):
@@ -161,18 +177,6 @@ def too_large_for_a_float(value: bytes, root: Node) -> str | None:
                 if np.isinf(scalar.node.kind.to_pandas_dtype()(float(scalar.text))):
                     return scalar.node.path
     return None
-
-
-def _plain_value(value: bytes, root: Node) -> bytes:
-    parts, position = [], 0
-    for scalar in scalars(value, root):
-        if not (scalar.node.is_exact and _NUMBER.fullmatch(scalar.text)):
-            continue
-        plain = _plain_number(scalar)
-        if plain != scalar.text:
-            parts += [value[position : scalar.start], plain]
-            position = scalar.end
-    return b"".join([*parts, value[position:]]) if parts else value
 
 
 def _plain_number(scalar: Scalar) -> bytes:

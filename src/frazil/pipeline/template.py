@@ -45,6 +45,8 @@ _VALUES = {
 _EXAMPLES = {
     "source.partitions": '{ "{name}" = [0, 1] }',
     "source.timeout": '"30s"',
+    "decode.catch_all": '"extra"',
+    "decode.epoch_unit": '"ms"',
     "transform.sql": '"SELECT * FROM source WHERE amount > 0"',
     "table.location": '"s3://lake/shop/orders"',
     "table.target_file_size": '"128MB"',
