@@ -11,7 +11,9 @@ from frazil.pipeline.fit import require_fit
 from frazil.pipeline.schema import parse_schema
 from frazil.pipeline.spec import TableSection
 
-SCHEMA = parse_schema("order_id BIGINT, placed_at TIMESTAMP, address STRUCT<city: STRING>, tags ARRAY<STRING>")
+SCHEMA = parse_schema(
+    "order_id BIGINT, placed_at TIMESTAMP, address STRUCT<city: STRING>, tags ARRAY<STRING>, paid BOOLEAN"
+)
 
 
 def table(**keys: Any) -> TableSection:
@@ -32,6 +34,9 @@ def test_columns_that_are_there_fit() -> None:
         ({"sort": ["placed_on"]}, "table.sort: 'placed_on': there is no column"),
         ({"bloom_filters": ["orderid"]}, "did you mean order_id?"),
         ({"bloom_filters": ["address"]}, "table.bloom_filters: address is struct"),
+        ({"bloom_filters": ["paid"]}, "table.bloom_filters: paid is boolean, which cannot have a bloom filter"),
+        ({"compression": "lz4", "file_format": "avro"}, "table.compression = 'lz4': avro files have no such codec"),
+        ({"compression_level": 99}, "table.compression_level = 99: zstd in parquet files has levels 1 to 22"),
         ({"bloom_filters": ["order_id"], "file_format": "avro"}, "table.bloom_filters: avro files have none"),
     ],
 )

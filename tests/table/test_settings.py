@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from frazil.errors import ConfigError
+from frazil.pipeline.schema import parse_schema
 from frazil.pipeline.spec import TableSection
 from frazil.table.files import MIB, WriteTarget
 from frazil.table.iceberg.settings import data_location, new_table_properties, with_settings
+
+SCHEMA = parse_schema("order_id BIGINT, customer STRING, paid BOOLEAN, a INT, b INT").model_dump_json()
 
 
 def wish(**keys: Any) -> TableSection:
@@ -19,7 +22,7 @@ def wish(**keys: Any) -> TableSection:
 def settled(section: TableSection, **properties: str) -> WriteTarget:
     """What workers are told; properties are given as write__target_file_size_bytes=…"""
     named = {key.replace("__", ".").replace("_", "-"): value for key, value in properties.items()}
-    return with_settings(WriteTarget("shop.orders", "file:/data", "{}", "{}", properties=named), section)
+    return with_settings(WriteTarget("shop.orders", "file:/data", SCHEMA, "{}", properties=named), section)
 
 
 def test_the_defaults_are_safe_ones() -> None:
@@ -76,17 +79,20 @@ def test_the_pipeline_file_goes_before_the_tables_properties() -> None:
 
 
 def test_bloom_filters_come_from_the_properties_of_the_files_format() -> None:
+    """FILE-02: columns that cannot have one, or are gone by now, are passed over."""
     parquet = with_settings(
         WriteTarget(
             "shop.orders",
             "file:/data",
-            "{}",
+            SCHEMA,
             "{}",
             properties={
                 "write.parquet.bloom-filter-enabled.column.order_id": "true",
                 "write.parquet.bloom-filter-fpp.column.order_id": "0.05",
                 "write.parquet.bloom-filter-enabled.column.customer": "false",
-                "write.orc.bloom.filter.columns": "a, b",
+                "write.parquet.bloom-filter-enabled.column.paid": "true",
+                "write.parquet.bloom-filter-enabled.column.gone": "true",
+                "write.orc.bloom.filter.columns": "a, gone, b",
                 "write.orc.bloom.filter.fpp": "0.2",
             },
         ),
@@ -109,7 +115,7 @@ def test_bloom_filters_come_from_the_properties_of_the_files_format() -> None:
 )
 def test_a_property_that_makes_no_sense_is_named(key: str, value: str, expected: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        with_settings(WriteTarget("shop.orders", "file:/d", "{}", "{}", properties={key: value}), wish())
+        with_settings(WriteTarget("shop.orders", "file:/d", SCHEMA, "{}", properties={key: value}), wish())
     assert f"shop.orders has the property {key} = {value!r}" in str(refused.value)
     assert expected in str(refused.value)
 

@@ -70,36 +70,28 @@ def test_a_row_group_whose_bounds_arrow_leaves_out_costs_the_column_its_bounds(s
     """Arrow writes no min and max for values over 4 KiB; the other row groups' bounds do not enclose them."""
     customers = pa.array(["m", "n", "a" * 5000, "z" * 5000])
     (file,) = shop.write(shop.target(row_group_rows=2), shop.orders(4, customer=customers))
-    by_footer = MetricsPlan(shop.schema, shop.schema, {}).measure(shop.parquet(file).metadata, {})
+    plan = MetricsPlan(shop.schema, shop.schema, {})
+    by_footer = plan.measure(shop.parquet(file).metadata, plan.tally())
     assert 2 not in by_footer["lower_bounds"]
     assert 2 not in by_footer["upper_bounds"]
     assert 1 in by_footer["lower_bounds"]
-
-
-def tallied(shop, file, properties=None):
-    """The metrics of a file with what its rows tell in addition to its footer."""
-    plan = MetricsPlan(shop.schema, shop.schema, properties or {})
-    tally = plan.tally()
-    parquet = shop.parquet(file)
-    for group in range(parquet.num_row_groups):
-        tally.add(parquet.read_row_group(group))
-    return plan.measure(parquet.metadata, tally.nan_counts, tally.bounds, tally.null_counts)
 
 
 def test_bounds_that_arrow_leaves_out_are_taken_from_the_rows(shop):
     """FILE-12: of the row groups that lack them only; the others have theirs in the footer."""
     customers = pa.array(["m", "n", "b" * 5000, None, "z" * 5000, "a"])
     (file,) = shop.write(shop.target(row_group_rows=2), shop.orders(6, customer=customers))
-    assert bytes.fromhex(tallied(shop, file)["lower_bounds"][2]) == b"a"
-    assert bytes.fromhex(tallied(shop, file)["upper_bounds"][2]) == b"z" * 15 + b"{"
-    full = tallied(shop, file, {"write.metadata.metrics.default": "full"})
-    assert bytes.fromhex(full["upper_bounds"][2]) == b"z" * 5000
+    assert bytes.fromhex(file.lower_bounds[2]) == b"a"
+    assert bytes.fromhex(file.upper_bounds[2]) == b"z" * 15 + b"{"
+    full = shop.target(row_group_rows=2, properties={"write.metadata.metrics.default": "full"})
+    (file,) = shop.write(full, shop.orders(6, customer=customers))
+    assert bytes.fromhex(file.upper_bounds[2]) == b"z" * 5000
 
 
 def test_a_bound_is_the_zero_that_is_in_the_rows(shop):
     (file,) = shop.write(shop.target(row_group_rows=1), shop.orders(2, weight=pa.array([0.0, 0.0])))
     zero = struct.pack("<d", 0.0).hex()
-    assert (tallied(shop, file)["lower_bounds"][4], tallied(shop, file)["upper_bounds"][4]) == (zero, zero)
+    assert (file.lower_bounds[4], file.upper_bounds[4]) == (zero, zero)
 
 
 @pytest.mark.parametrize(

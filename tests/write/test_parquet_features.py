@@ -77,19 +77,6 @@ def test_a_bloom_filter_is_as_large_as_its_values_need_and_never_over_a_mebibyte
     assert sizes[1] < sizes[2] <= MIB + 100
 
 
-def test_the_tables_own_wishes_for_bloom_filters_are_followed(shop):
-    """FILE-02: a column that is gone by now is passed over"""
-    prefix = "write.parquet.bloom-filter-"
-    properties = {
-        f"{prefix}enabled.column.customer": "true",
-        f"{prefix}fpp.column.customer": "0.1",
-        f"{prefix}enabled.column.weight": "false",
-        f"{prefix}enabled.column.gone": "true",
-    }
-    (file,) = shop.write(shop.target(properties=properties), shop.orders(3))
-    assert {path for path, chunk in chunks(shop, file).items() if chunk.bloom_filter_length} == {"customer"}
-
-
 def test_another_engine_finds_and_uses_the_bloom_filter(shop):
     """FILE-02"""
     customers = pa.array([f"{n * 2:06d}" for n in range(1000)])
@@ -102,23 +89,6 @@ def test_another_engine_finds_and_uses_the_bloom_filter(shop):
 
     assert not any(excludes(f"{n * 2:06d}") for n in range(0, 1000, 50))
     assert sum(excludes(f"{n * 2 + 1:06d}") for n in range(0, 1000, 50)) >= 16
-
-
-@pytest.mark.parametrize(
-    ("wanted", "named"),
-    [
-        ({"colour": 0.01}, "'colour', which is not a column"),
-        ({"address": 0.01}, "'address'.*cannot have"),
-        ({"customer": 1.0}, "'customer' the share 1.0"),
-        ({"customer": 0.0}, "'customer' the share 0.0"),
-    ],
-)
-@pytest.mark.parametrize("file_format", ["parquet", "orc"])
-def test_a_bloom_filter_that_cannot_be_is_refused_by_name(shop, file_format, wanted, named):
-    with pytest.raises(ConfigError, match=named) as error:
-        shop.writer(shop.target(bloom_filters=wanted, file_format=file_format))
-    assert "table.bloom_filters" in error.value.message
-    assert error.value.remedy
 
 
 def test_a_level_that_the_codec_lacks_is_refused_before_a_file_is_opened(shop):

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
+from frazil.errors import ConfigError
 from frazil.pipeline import GeneratorSource, KafkaSource, PipelineSpec
 from frazil.pipeline.fit import require_fit
 from frazil.pipeline.spec import TableSection
@@ -103,7 +104,14 @@ def anchor_wish(table: TableSection, schema: Schema) -> TableWish:
 def plan_lane(spec: PipelineSpec, spark: SparkSession, decode: DecodePlan) -> tuple[Lane, Schema]:
     """The way through Spark, and the columns that come out of it."""
     if spec.transform is None:
-        return NativeLane(spark, decode), decode.schema
+        native = NativeLane(spark, decode)
+        if spec.table.distribution == "hash" and not native.can_shuffle:
+            raise ConfigError(
+                'table.distribution = "hash": rows cannot go from task to task, because Spark has no type for TIME '
+                "and nanosecond columns",
+                'use "none" or "auto", or declare them as STRING',
+            )
+        return native, decode.schema
     lane = SqlLane(spark, spec.transform.sql, decode)
     schema = spark_to_iceberg(spark, lane.result_schema())
     require_fit(spec.table, schema)

@@ -85,7 +85,7 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         target=target,
         dead_target=dead_target,
         dead_floor=targets.dead_floor,
-        shuffle=targets.distribution.shuffles(target),
+        shuffle=parts.lane.can_shuffle and targets.distribution.shuffles(target),
     )
     describe_job(context, name, planned.number, planned.span.records)
     try:

@@ -35,6 +35,7 @@ class WriteTarget:
     target_file_size_bytes: int = 128 * MIB
     row_group_rows: int = 131_072
     row_group_bytes: int = 64 * MIB
+    """of Arrow data, however wide rows are"""
     page_size_bytes: int = MIB
     compression: str = "zstd"
     compression_level: int | None = None

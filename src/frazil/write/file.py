@@ -20,9 +20,6 @@ from frazil.table.files import MIB, WriteTarget, WrittenFile
 from frazil.write.encode import Encoder, FileFormat
 from frazil.write.partition import Partition
 
-# A row group holds at most this much Arrow data, however wide its rows are.
-ROW_GROUP_BYTES = 64 * MIB
-
 # A row group is not made smaller than this only to be sure of its size; rather it is encoded on trial.
 SAFE_GROUP_BYTES = 16 * MIB
 
@@ -53,10 +50,13 @@ class FileLayout:
     sort_order_id: int
     compressed_share: float = 1.0
     """Bytes in the file per byte of Arrow data, as the latest row group showed; 1 before the first."""
+    schema_bytes: int = field(init=False)
+    """What a footer has once, however many row groups there are: the table's schema."""
     footer_bytes: float = field(init=False)
     """What one row group adds to the footer, as the latest one showed."""
 
     def __post_init__(self) -> None:
+        self.schema_bytes = len(self.target.schema_json) if self.format.name == "parquet" else 0
         self.footer_bytes = _FOOTER_BYTES_PER_COLUMN * len(self.format.arrow_schema)
 
 
@@ -154,7 +154,7 @@ class DataFile:
 
     def _size(self) -> float:
         """What the file would measure if it were closed now."""
-        return self._sink.size + self._groups * self._layout.footer_bytes
+        return self._sink.size + self._layout.schema_bytes + self._groups * self._layout.footer_bytes
 
     def _room(self, share: float) -> float:
         """How many bytes one more row group may have if the file is to reach this share of its target."""
@@ -164,7 +164,7 @@ class DataFile:
         """How many rows of this width still fit; an estimate that each written row group corrects."""
         target = self._layout.target
         # Towards the end of a file row groups shrink to what fits however badly it compresses.
-        group_bytes = min(ROW_GROUP_BYTES, max(SAFE_GROUP_BYTES, self._room(OVERFULL)))
+        group_bytes = min(target.row_group_bytes, max(SAFE_GROUP_BYTES, self._room(OVERFULL)))
         group_rows = min(target.row_group_rows, max(1, int(group_bytes / row_bytes)))
         room_rows = self._room(1.0) / self.compressed_share / row_bytes
         if group_rows < room_rows < 2 * group_rows:
@@ -191,7 +191,7 @@ class DataFile:
             encoder.write(table)
             size = scale.size
             encoder.close()
-        self._layout.footer_bytes = scale.size - size
+        self._layout.footer_bytes = max(0, scale.size - size - self._layout.schema_bytes)
         return size
 
     def _write(self, table: pa.Table) -> None:
@@ -200,8 +200,10 @@ class DataFile:
             if self._encoder is None:
                 self._encoder = self._layout.format.encoder(self._sink, table)
             self._encoder.write(table)
-        self.compressed_share = max(0.001, (self._sink.size - before) / max(1, table.nbytes))
-        self._layout.compressed_share = self.compressed_share
+        # ORC keeps a very small row group back, which says nothing about its size.
+        if self._sink.size > before:
+            self.compressed_share = max(0.001, (self._sink.size - before) / max(1, table.nbytes))
+            self._layout.compressed_share = self.compressed_share
         self._rows += table.num_rows
         self._groups += 1
 

@@ -92,23 +92,12 @@ class MetricsPlan:
         self._columns = {each.field_id: each for each in leaves if each.mode.type != MetricModeTypes.NONE}
         self._field_ids = parquet_path_to_id_mapping(file_schema)
         self.leaves_with_statistics = [path for path, field_id in self._field_ids.items() if field_id not in uuids]
-        self.nan_columns = {
-            each.path[0]: each.field_id
-            for each in self._columns.values()
-            if each.is_float and each.path is not None and len(each.path) == 1
-        }
 
     def tally(self) -> Tally:
         """For the rows of one file."""
         return Tally([each for each in self._columns.values() if each.path is not None])
 
-    def measure(
-        self,
-        footer: pq.FileMetaData,
-        nan_counts: Mapping[int, int],
-        bounds_seen: Mapping[tuple[int, int], Bounds] = {},
-        null_counts: Mapping[int, int] = {},
-    ) -> dict[str, Any]:
+    def measure(self, footer: pq.FileMetaData, tally: Tally) -> dict[str, Any]:
         """The metric fields of a `WrittenFile`, from its footer and what the tally of its rows has seen."""
         sizes: Counter[int] = Counter()
         values: Counter[int] = Counter()
@@ -119,12 +108,12 @@ class MetricsPlan:
                 values[column.field_id] += chunk.num_values
                 if chunk.is_stats_set:
                     nulls[column.field_id] += chunk.statistics.null_count
-        bounds = self._bounds(footer, bounds_seen)
+        bounds = self._bounds(footer, tally.bounds)
         return {
             "column_sizes": dict(sizes),
             "value_counts": dict(values),
-            "null_value_counts": dict(nulls) | dict(null_counts),
-            "nan_value_counts": dict(nan_counts),
+            "null_value_counts": dict(nulls) | tally.null_counts,
+            "nan_value_counts": tally.nan_counts,
             "lower_bounds": self._lower_bounds(bounds),
             "upper_bounds": self._upper_bounds(bounds),
             "split_offsets": tuple(_start(footer.row_group(group)) for group in range(footer.num_row_groups)),

@@ -36,7 +36,7 @@ from pyiceberg.types import (
 from frazil.errors import SchemaMismatch
 from frazil.pipeline.codecs import check_codec, codec_name
 from frazil.table.files import WriteTarget
-from frazil.write.bloom import bloom_columns, orc_wishes
+from frazil.write.bloom import bloom_columns
 from frazil.write.encode import Sink
 from frazil.write.measure import Column, Measure, measured_columns
 from frazil.write.nested import children, elements, entries
@@ -80,7 +80,7 @@ class Orc:
             "compression_block_size": BLOCK_SIZE,
             "batch_size": target.row_group_rows,
             "stripe_size": STRIPE_SIZE,
-            **_bloom_options(bloom_columns(schema, target.bloom_filters, orc_wishes(target.properties)), schema),
+            **_bloom_options(bloom_columns(schema, target.bloom_filters), schema),
         }
 
     def encoder(self, sink: Sink, rows: pa.Table) -> OrcEncoder:

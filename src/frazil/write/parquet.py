@@ -10,13 +10,11 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, schema_to_pyarrow
 from pyiceberg.schema import Schema, sanitize_column_names
-from pyiceberg.types import UUIDType
 
 from frazil.pipeline.codecs import check_codec, codec_name
 from frazil.table.files import MIB, WriteTarget
-from frazil.write.bloom import bloom_columns, distinct_values, distinct_values_max, parquet_wishes
+from frazil.write.bloom import bloom_columns, distinct_values, distinct_values_max
 from frazil.write.encode import Sink
-from frazil.write.measure import Measure, measured_columns
 from frazil.write.metrics import MetricsPlan
 
 # How far to look for values that repeat, and how often at least a value must come again.
@@ -40,17 +38,10 @@ class Parquet:
         self._target = target
         self._schema = schema
         self.arrow_schema: pa.Schema = schema_to_pyarrow(file_schema)
-        self.metrics = MetricsPlan(schema, file_schema, target.properties)
+        self.metrics = MetricsPlan(schema, file_schema, target.properties, target.sort_order_json)
         field_ids = parquet_path_to_id_mapping(file_schema)
         self._leaves = list(field_ids)
-        # Iceberg's readers order UUIDs by signed numbers and skip row groups by statistics of unsigned bytes, which
-        # hides rows from filters, in files of Iceberg's own writer too (measured). Without statistics they look.
-        self._with_statistics = [
-            path for path, id_ in field_ids.items() if not isinstance(schema.find_type(id_), UUIDType)
-        ]
-        measured = measured_columns(schema, target.properties, target.sort_order_json)
-        self._uuids = [each for each in measured if isinstance(each.kind, UUIDType)]
-        blooms = bloom_columns(schema, target.bloom_filters, parquet_wishes(target.properties))
+        blooms = bloom_columns(schema, target.bloom_filters)
         self._blooms = {path: (id_, blooms[id_]) for path, id_ in field_ids.items() if id_ in blooms}
 
     def encoder(self, sink: Sink, rows: pa.Table) -> ParquetEncoder:
@@ -64,7 +55,7 @@ class Parquet:
             dictionary_pagesize_limit=DICTIONARY_BYTES_MAX,
             data_page_size=target.page_size_bytes,
             max_rows_per_page=PAGE_ROWS_MAX,
-            write_statistics=self._with_statistics,
+            write_statistics=self.metrics.leaves_with_statistics,
             write_page_index=True,
             write_page_checksum=True,
             bloom_filter_options=self._bloom_options(rows),
@@ -72,7 +63,7 @@ class Parquet:
             store_schema=False,
         )
         writer.add_key_value_metadata({"iceberg.schema": self._target.schema_json})
-        return ParquetEncoder(writer, self.metrics, Measure(self._uuids))
+        return ParquetEncoder(writer, self.metrics)
 
     def _bloom_options(self, rows: pa.Table) -> dict[str, dict[str, Any]]:
         """Filters as large as the first row group needs them: a small file gets small ones."""
@@ -98,22 +89,18 @@ class Parquet:
 class ParquetEncoder:
     """One Parquet file; every table becomes a row group."""
 
-    def __init__(self, writer: pq.ParquetWriter, metrics: MetricsPlan, uuids: Measure) -> None:
+    def __init__(self, writer: pq.ParquetWriter, metrics: MetricsPlan) -> None:
         self._writer = writer
         self._metrics = metrics
-        self._uuids = uuids
-        self._nan_counts: dict[int, int] = dict.fromkeys(metrics.nan_columns.values(), 0)
+        self._tally = metrics.tally()
 
     def write(self, rows: pa.Table) -> None:
         self._writer.write_table(rows, row_group_size=rows.num_rows)
-        for position, field_id in self._metrics.nan_columns.items():
-            self._nan_counts[field_id] += pc.sum(pc.is_nan(rows.column(position))).as_py() or 0
-        self._uuids.add(rows)
+        self._tally.add(rows)
 
     def close(self) -> dict[str, Any]:
         self._writer.close()
-        measured = self._metrics.measure(self._writer.writer.metadata, self._nan_counts)
-        return measured | {"null_value_counts": measured["null_value_counts"] | self._uuids.null_counts}
+        return self._metrics.measure(self._writer.writer.metadata, self._tally)
 
     def abandon(self) -> None:
         self._writer.is_open = False  # otherwise pyarrow writes a footer when the writer is collected

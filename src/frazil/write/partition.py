@@ -54,7 +54,7 @@ class Partitioner:
         self._schema = schema
         self._spec = spec
         self._types = [each.field_type for each in spec.partition_type(schema).fields]
-        self._columns = [_exact(_column_of(schema, each)) for each in spec.fields]
+        self._columns = [_exact(transformed(schema, each)) for each in spec.fields]
         self._known: dict[tuple[Any, ...], Partition] = {}
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
@@ -117,12 +117,7 @@ def _numbered(values: pa.Array) -> pa.Array:
 
 
 def transformed(schema: Schema, field: PartitionField | SortField) -> Callable[[pa.RecordBatch], pa.Array]:
-    """How to compute from a batch what rows are partitioned or sorted by."""
-    return _column_of(schema, field)
-
-
-def _column_of(schema: Schema, field: PartitionField | SortField) -> Callable[[pa.RecordBatch], pa.Array]:
-    """How to compute one partition field from a batch: find the source column, transform, make it plain."""
+    """How to compute from a batch what rows are partitioned or sorted by, in a plain type."""
     path = _path_to(schema.as_struct(), field.source_id)
     transform = _transform_of(field, schema.find_type(field.source_id))
 

@@ -26,6 +26,8 @@ from frazil.write.partition import Partition, Partitioner, picked
 from frazil.write.sort import Ordering, Sorter
 
 MAX_OPEN_FILES = 64
+# An open ORC file keeps a megabyte for every column or two, and does not give it back before it is closed.
+MAX_OPEN_ORC_FILES = 16
 MAX_WAITING_BYTES = 64 * MIB
 
 # Parquet hands over whole pages, so a stream needs no large buffer of its own; 64 open files would have 64.
@@ -74,7 +76,7 @@ class TableWriter:
         target: WriteTarget,
         name: FileName,
         *,
-        max_open_files: int = MAX_OPEN_FILES,
+        max_open_files: int | None = None,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
     ) -> None:
         schema = Schema.model_validate_json(target.schema_json)
@@ -82,7 +84,8 @@ class TableWriter:
         order = order_to_write(SortOrder.model_validate_json(target.sort_order_json))
         self._target = target
         self._name = name
-        self._max_open_files = max_open_files
+        default = MAX_OPEN_ORC_FILES if target.file_format == "orc" else MAX_OPEN_FILES
+        self._max_open_files = max_open_files or default
         self._max_waiting_bytes = max_waiting_bytes
         self._io = load_file_io(_STREAM_BUFFER | dict(target.io_properties), target.location)
         self._locations = Locations(target.location, target.properties)

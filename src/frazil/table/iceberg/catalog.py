@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, ConfigError
 from frazil.pipeline.partition import parse_partition
+from frazil.pipeline.schema import format_version_needed
 from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import CatalogSection
 from frazil.spark import java_exception_classes, jvm
@@ -34,7 +35,6 @@ _EXISTS = "org.apache.iceberg.exceptions.AlreadyExistsException"
 _SERVER_TYPES = {"rest", "hive", "glue", "nessie", "jdbc"}
 
 NEW_TABLE_PROPERTIES = {
-    "format-version": "2",
     # Every epoch rewrites the metadata file; without this, old ones pile up by the thousand.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
@@ -133,7 +133,7 @@ class IcebergCatalog:
             builder = self._catalog.buildTable(self._identifier(wish.name), schema)
             builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(schema, spec.model_dump_json()))
             builder.withSortOrder(iceberg.SortOrderParser.fromJson(schema, order.model_dump_json()))
-            builder.withProperties({**NEW_TABLE_PROPERTIES, **wish.properties})
+            builder.withProperties(_properties(wish))
             if wish.location:
                 builder.withLocation(wish.location)
             builder.create()
@@ -166,6 +166,19 @@ class IcebergCatalog:
             f"{what} ({self._section.type} catalog at {self.address}): {_first_line(error)}",
             "check that the address is right, that the catalog is up, and that nobody holds a lock on it",
         )
+
+
+def _properties(wish: TableWish) -> dict[str, str]:
+    """Those of a new table; its format version is as high as its types need."""
+    needed = format_version_needed(wish.schema)
+    given = {**NEW_TABLE_PROPERTIES, "format-version": str(needed), **wish.properties}
+    if int(given["format-version"]) < needed:
+        raise ConfigError(
+            f'table.properties: "format-version" = "{given["format-version"]}", but {wish.name} has a column type '
+            f"that needs {needed}",
+            f'leave it out, or say "{needed}"',
+        )
+    return given
 
 
 def _first_line(error: Py4JError) -> str:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pyiceberg.schema import Schema
+
 from frazil.errors import ConfigError
+from frazil.pipeline.codecs import check_codec
+from frazil.pipeline.fit import can_have_bloom_filter
 from frazil.pipeline.spec import TableSection
 from frazil.table.files import WriteTarget
 
@@ -39,6 +43,9 @@ def with_settings(target: WriteTarget, wish: TableSection) -> WriteTarget:
     properties.refuse(_CUSTOM_LOCATIONS, "workers have no JVM to run it in: unset it, or use write.data.path")
     file_format = wish.file_format or properties.choice("write.format.default", _FORMATS) or target.file_format
     codec, level = _codec(wish, properties, file_format)
+    codec = codec or target.compression
+    check_codec(file_format, codec, level)
+    schema = Schema.model_validate_json(target.schema_json)
     distribution = properties.choice("write.distribution-mode", tuple(_DISTRIBUTIONS))
     return replace(
         target,
@@ -51,10 +58,10 @@ def with_settings(target: WriteTarget, wish: TableSection) -> WriteTarget:
         page_size_bytes=wish.page_size
         or properties.size("write.parquet.page-size-bytes")
         or target.page_size_bytes,
-        compression=codec or target.compression,
+        compression=codec,
         compression_level=level,
         dictionary=wish.dictionary,
-        bloom_filters=_bloom_filters(wish, properties, file_format),
+        bloom_filters=_bloom_filters(wish, properties, file_format, schema),
         distribution=wish.distribution or (distribution and _DISTRIBUTIONS[distribution]) or target.distribution,
     )
 
@@ -100,19 +107,24 @@ def _row_group_bytes(properties: _Properties, file_format: str, bound: int) -> i
     return min(bound, properties.size(key) or bound)
 
 
-def _bloom_filters(wish: TableSection, properties: _Properties, file_format: str) -> dict[str, float]:
+def _bloom_filters(
+    wish: TableSection, properties: _Properties, file_format: str, schema: Schema
+) -> dict[str, float]:
+    """A column that the table's properties name may have been dropped or renamed since; then it has none."""
     if file_format == "avro":
         return {}
     if file_format == "orc":
-        columns = wish.bloom_filters
-        if columns is None:
-            columns = [name.strip() for name in (properties.text(_ORC_BLOOM) or "").split(",") if name.strip()]
+        named = [name.strip() for name in (properties.text(_ORC_BLOOM) or "").split(",")]
         share = properties.share(_ORC_BLOOM_FPP) or _FPP
-        return dict.fromkeys(columns, share)
-    columns = wish.bloom_filters
-    if columns is None:
-        columns = [name for name, value in properties.below(_BLOOM_ENABLED).items() if value == "true"]
-    return {column: properties.share(_BLOOM_FPP + column) or _FPP for column in columns}
+        shares = dict.fromkeys([*named, *(wish.bloom_filters or [])], share)
+    else:
+        named = [name for name, value in properties.below(_BLOOM_ENABLED).items() if value.lower() == "true"]
+        shares = {
+            name: properties.share(_BLOOM_FPP + name) or _FPP for name in [*named, *(wish.bloom_filters or [])]
+        }
+    if wish.bloom_filters is not None:
+        return {name: shares[name] for name in wish.bloom_filters}
+    return {name: shares[name] for name in named if can_have_bloom_filter(name, schema)}
 
 
 class _Properties:
