@@ -54,7 +54,7 @@ from frazil.decode.numbers import (
     with_plain_numbers,
 )
 from frazil.decode.quote import quoted_times
-from frazil.decode.tokens import tree
+from frazil.decode.tokens import nodes, tree
 from frazil.decode.wire import Misfit, Spelling, Wire, wire
 from frazil.decode.words import in_own_words, shortened
 from frazil.errors import UndecodableRecord
@@ -70,6 +70,8 @@ _CLOSE = _NEXT + b"null}}"
 
 # Eight parts need fewer bytes parsed than two, for one bad value as for a chunk of nothing else.
 _PARTS = 8
+
+_ZERO_TO_A_POWER = re.compile(rb"0[eE]")
 
 # The escapes that the parser must not see: NUL, and the surrogates it decodes wrongly.
 _TREACHEROUS = re.compile(rb"\\u(?:0000|[dD][89abAB][4-7c-fC-F])")
@@ -94,6 +96,9 @@ class JsonDecoder:
         self._declared = pa.schema([each for each in self._columns if each.name != plan.catch_all])
         self._catch_all = CatchAll(self._declared.names) if plan.catch_all else None
         self._tree = tree(self._declared)
+        members = [list(nodes(self._tree.members[name])) for name in self._declared.names]
+        self._exact = [i for i, inner in enumerate(members) if any(node.is_exact for node in inner)]
+        self._floats = [i for i, inner in enumerate(members) if any(pa.types.is_floating(n.kind) for n in inner)]
         self._as_text = _Reading(self._declared, plan, as_number=False)
         self._readings = [self._as_text]
         if plan.epoch_units:
@@ -138,9 +143,9 @@ class JsonDecoder:
                 self._settle(values[part], positions[part], outcome)
 
     def _settle_alone(self, value: bytes, position: int, error: pa.ArrowInvalid, outcome: _Outcome) -> None:
-        """The parser refuses some sound numbers, 0e0 for one, that it takes when they are written plainly."""
+        """The parser refuses a zero with an exponent, 0e0 for one, but takes it when it is written plainly."""
         try:
-            plain = with_plain_numbers(value, self._tree)
+            plain = with_plain_numbers(value, self._tree) if _ZERO_TO_A_POWER.search(value) else value
             if plain == value:
                 raise error
             outcome.landed.append(self._parse([plain]))
@@ -152,9 +157,9 @@ class JsonDecoder:
         chunk = _chunk(values)
         plain = chunk.plain(long_runs_of_digits(chunk.text), self._tree)
         columns = self._read_columns(plain, chunk.text if plain is values else _chunk(plain).text)
-        if any(map(holds_an_exact_zero, columns)):
+        if any(holds_an_exact_zero(columns[i]) for i in self._exact):
             columns = self._without_false_zeros(plain, columns)
-        if any(map(holds_infinity, columns)):
+        if any(holds_infinity(columns[i]) for i in self._floats):
             self._require_floats_in_range(values)
         if self._catch_all is not None:
             columns.insert(self._columns.get_field_index(self._plan.catch_all), self._catch_all.column(values))

@@ -39,6 +39,10 @@ _WORDS_IN_A_ROW = 3
 # Small enough for the processor's cache.
 _BLOCK = 1 << 15
 
+# Below this many bytes numpy takes longer to set out than to arrive.
+_SHORT = 4096
+_LONG_RUN = re.compile(rb"[0-9]{15}")
+
 _OF_NUMBERS = b"0123456789+-.eE"
 _NUMBER_LIKE = re.compile(rb"[-+0-9.eE]*+")
 _AROUND = b'"[]{}:, \t\r\n'
@@ -100,6 +104,8 @@ def _is_within_a_number(text: bytes, place: int, root: Node) -> bool:
 
 def long_runs_of_digits(text: bytes) -> Places:
     """Where digits stand in a row that the parser may miscount or drop."""
+    if len(text) < _SHORT:
+        return np.array([run.start() for run in _LONG_RUN.finditer(text)], np.int64)
     words = np.frombuffer(text, _WORD, len(text) // _WORD.itemsize)
     blocks = range(0, len(words), _BLOCK)
     at = np.concatenate([np.flatnonzero((words[i : i + _BLOCK] & _DIGIT_BITS) == _ZEROS) + i for i in blocks])

@@ -40,12 +40,12 @@ class Node:
     @cached_property
     def names_without_numbers(self) -> frozenset[bytes]:
         """Names that stand for columns without exact numbers wherever they occur."""
-        nodes = list(_nodes(self))
-        named = [(name.encode(), member) for node in nodes for name, member in node.members.items()]
+        inner = list(nodes(self))
+        named = [(name.encode(), member) for node in inner for name, member in node.members.items()]
         # The keys of such a map may have any name.
-        if any(each.is_exact for node in nodes if node.item for each in _nodes(node.item)):
+        if any(each.is_exact for node in inner if node.item for each in nodes(node.item)):
             return frozenset()
-        exact = {name for name, member in named if any(each.is_exact for each in _nodes(member))}
+        exact = {name for name, member in named if any(each.is_exact for each in nodes(member))}
         return frozenset(name for name, _ in named) - exact
 
 
@@ -59,11 +59,12 @@ class Scalar(NamedTuple):
     node: Node
 
 
-def _nodes(node: Node) -> Iterator[Node]:
+def nodes(node: Node) -> Iterator[Node]:
+    """The node and all that lie within it."""
     yield node
     for inner in (*node.members.values(), node.element, node.key, node.item):
         if inner:
-            yield from _nodes(inner)
+            yield from nodes(inner)
 
 
 def tree(declared: pa.Schema) -> Node:
