@@ -47,6 +47,7 @@ _OF_NUMBERS = b"0123456789+-.eE"
 _NUMBER_LIKE = re.compile(rb"[-+0-9.eE]*+")
 _AROUND = b'"[]{}:, \t\r\n'
 _LOOK_BACK = 400
+_DANGER = re.compile(rb"0{15}|[eE]|.{24}")
 _NAME = re.compile(rb'"([^"\\]*+)"\s*+:\s*+"?\Z')
 
 # What is not JSON must not become it.
@@ -97,6 +98,8 @@ def _is_within_a_number(text: bytes, place: int, root: Node) -> bool:
     right = _NUMBER_LIKE.match(text, place)
     assert right is not None
     if left and (before[left - 1] not in _AROUND or text[right.end()] not in _AROUND):
+        return False
+    if not _DANGER.search(before[left:] + right[0]):
         return False
     name = _NAME.search(before, 0, left)
     return name is None or name[1] not in root.names_without_numbers
