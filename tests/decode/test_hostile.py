@@ -121,3 +121,29 @@ def test_the_reason_names_the_column(ddl: str, value: bytes, reason: str) -> Non
     dead = decoder(plan)(Records("t", 0, [0], [value])).dead
     assert dead is not None
     assert reason in dead.column("error")[0].as_py()
+
+
+ODD_NUMBERS = [
+    b"1.0000000000000000000000001",
+    b"1e-30",
+    b"1e-99999999999999999999",
+    b"1e-999999999999999",
+    b"1e999999999999999",
+    b"1e+99999999999999999999",
+    b'"1E-99999999999999999999"',
+    b"1" + b"0" * 256,
+    b"7" * 300,
+]
+
+
+@pytest.mark.parametrize("number", ODD_NUMBERS)
+@pytest.mark.parametrize("shift", range(8))
+def test_an_odd_number_is_found_wherever_it_stands_in_a_large_chunk(number: bytes, shift: int) -> None:
+    """Large chunks are searched word by word, so that every alignment counts."""
+    plan = plan_decode("json", "a BIGINT", metadata=False, on_error="dead-letter")
+    sound: list[bytes | None] = [b'{"a":5,"pad":"%s"}' % (b"x" * 90)] * 100
+    odd = b" " * shift + b'{"a":' + number + b"}"
+    decoded = decoder(plan)(Records("t", 0, list(range(201)), [*sound, odd, *sound]))
+    assert decoded.rows.column("a").to_pylist() == [5] * 200
+    assert decoded.dead is not None
+    assert decoded.dead.column("offset").to_pylist() == [100]

@@ -125,8 +125,11 @@ def _is_exponent(words: Places, at: Places) -> Places:
     before = words[np.maximum(at - 1, 0)].view(np.uint8).reshape(-1, _WORD.itemsize)
     backwards = before[:, ::-1]
     is_sign = (backwards == ord("-")) | (backwards == ord("+"))
-    first = np.argmax((backwards - ord("0") >= 10) & ~is_sign, axis=1)
-    return cast(Places, (backwards[np.arange(len(at)), first] | 0x20) == ord("e"))
+    is_other = (backwards - ord("0") >= 10) & ~is_sign
+    letters = backwards[np.arange(len(at)), np.argmax(is_other, axis=1)]
+    # A sign at the very start hides what stands before it.
+    is_hidden = ~is_other.any(axis=1) & is_sign.any(axis=1)
+    return cast(Places, ((letters | 0x20) == ord("e")) | is_hidden)
 
 
 def signed_exponents(text: bytes) -> Places:
