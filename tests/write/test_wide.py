@@ -102,6 +102,13 @@ def test_a_partition_that_outgrows_a_file_goes_on_in_the_next_one(shop):
         assert all(90_000 <= file.file_size_bytes <= 110_000 for file in rolled[:-1])
 
 
+def test_many_tiny_batches_make_one_row_group_in_the_order_they_came(shop):
+    batches = list(wide_batches(shop, seed=5, customers=2, batches=300, rows=3))
+    files = shop.write(shop.target(BY_CUSTOMER), *batches)
+    assert {file.partition[0]: shop.ids([file]) for file in files} == orders_by_customer(batches)
+    assert [shop.parquet(file).metadata.num_row_groups for file in files] == [1, 1]
+
+
 def test_rows_whose_partition_values_are_all_null_land_in_one_file(shop):
     batches = [shop.orders(100) for _ in range(3)]
     (file,) = shop.write(shop.target(BY_CUSTOMER, BY_CITY), *batches, max_open_files=1)

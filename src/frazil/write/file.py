@@ -23,9 +23,9 @@ from frazil.write.partition import Partition
 # A row group is not made smaller than this only to be sure of its size; rather it is encoded on trial.
 SAFE_GROUP_BYTES = 16 * MIB
 
-# After a table of many chunks pyarrow keeps a page or two in memory per open file, after one of a single
-# chunk next to nothing. Small row groups mean many open files, and cost little to put together first.
-COMBINE_BYTES_MAX = 8 * MIB
+# A batch costs some kilobytes beside its data, so that many small ones take several times what their rows do.
+SMALL_BATCH_BYTES = 32 * 1024
+SMALL_BATCHES_MAX = 64
 
 # A file this close to its target is done; the next row group would more likely overshoot than improve it.
 FULL_ENOUGH = 0.94
@@ -110,6 +110,7 @@ class DataFile:
         self._rows = 0
         self._groups = 0
         self._waiting: list[pa.RecordBatch] = []
+        self._small_batches = 0
         self._waiting_rows = 0
         self.waiting_bytes = 0
         with _storage_errors(path):
@@ -125,6 +126,7 @@ class DataFile:
         self._waiting.append(rows if count == rows.num_rows else rows.slice(0, count))
         self._waiting_rows += count
         self.waiting_bytes += int(count * row_bytes)
+        self._put_small_ones_together(is_small=count * row_bytes < SMALL_BATCH_BYTES)
         if self._rows_to_boundary(row_bytes) <= 0:
             self.flush()
         return count
@@ -133,8 +135,6 @@ class DataFile:
         """Write the waiting rows as one row group, or as many of them as the file has room for."""
         while self._waiting and not self.is_full:
             table = pa.Table.from_batches(self._waiting, schema=self._layout.format.arrow_schema)
-            if self.waiting_bytes <= COMBINE_BYTES_MAX:
-                table = table.combine_chunks()
             count = self._rows_that_fit(table)
             if count:
                 self._write(table.slice(0, count))
@@ -147,8 +147,15 @@ class DataFile:
         self._wait([])
         return rest
 
+    def _put_small_ones_together(self, is_small: bool) -> None:
+        self._small_batches = self._small_batches + 1 if is_small else 0
+        if self._small_batches == SMALL_BATCHES_MAX:
+            self._waiting[-SMALL_BATCHES_MAX:] = [pa.concat_batches(self._waiting[-SMALL_BATCHES_MAX:])]
+            self._small_batches = 0
+
     def _wait(self, rows: list[pa.RecordBatch]) -> None:
         self._waiting = rows
+        self._small_batches = 0
         self._waiting_rows = sum(each.num_rows for each in rows)
         self.waiting_bytes = sum(each.nbytes for each in rows)
 

@@ -25,12 +25,13 @@ from frazil.write.order import order_to_write, partition_keys, sort_keys
 from frazil.write.partition import Partition, Partitioner, picked
 from frazil.write.sort import Ordering, Sorter
 
-MAX_OPEN_FILES = 64
-# An open ORC file keeps a megabyte for every column or two, and does not give it back before it is closed.
-MAX_OPEN_ORC_FILES = 16
+# An open file keeps about 3 MB beside its waiting rows: Arrow's last pages and zstd's working memory (measured).
+MAX_OPEN_FILES = 32
+# An ORC file keeps a megabyte for every column or two, and does not give it back before it is closed.
+MAX_OPEN_ORC_FILES = 8
 MAX_WAITING_BYTES = 64 * MIB
 
-# Parquet hands over whole pages, so a stream needs no large buffer of its own; 64 open files would have 64.
+# Parquet hands over whole pages, so a stream needs no large buffer of its own; all open files would have one.
 _STREAM_BUFFER = {BUFFER_SIZE: str(64 * 1024)}
 
 _NAME_PART_LENGTH_MAX = 80

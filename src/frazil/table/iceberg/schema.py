@@ -18,7 +18,9 @@ from pyiceberg.types import (
     LongType,
     MapType,
     NestedField,
+    StringType,
     StructType,
+    UUIDType,
 )
 
 from frazil.errors import ConfigError, SchemaMismatch
@@ -159,8 +161,13 @@ def _nullable(name: str) -> str:
 
 
 def _widens(declared: IcebergType, actual: IcebergType) -> bool:
-    """Whether every declared value is a value of the table's type as well."""
+    """Whether every declared value is a value of the table's type as well, or is refused by itself.
+
+    Spark has no type for UUIDs and shows them as texts, so that a query's text may go into such a column.
+    """
     match declared, actual:
+        case StringType(), UUIDType():
+            return True
         case IntegerType(), LongType():
             return True
         case FloatType(), DoubleType():
