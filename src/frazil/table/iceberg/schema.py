@@ -9,8 +9,10 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.types import (
+    BinaryType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -163,10 +165,10 @@ def _nullable(name: str) -> str:
 def _widens(declared: IcebergType, actual: IcebergType) -> bool:
     """Whether every declared value is a value of the table's type as well, or is refused by itself.
 
-    Spark has no type for UUIDs and shows them as texts, so that a query's text may go into such a column.
+    Spark shows UUIDs as texts and bytes of a fixed length as bytes, so that both may come out of a query.
     """
     match declared, actual:
-        case StringType(), UUIDType():
+        case (StringType(), UUIDType()) | (BinaryType(), FixedType()):
             return True
         case IntegerType(), LongType():
             return True
