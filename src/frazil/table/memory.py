@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -30,22 +31,37 @@ class Fault(Enum):
     ACKNOWLEDGED_ONLY = "success is reported, but nothing lands"
 
 
+class CommitRefused(RuntimeError):
+    """The table moved on between the look at it and the commit, or the proposal was judged out of place."""
+
+
 @dataclass(frozen=True)
-class _Snapshot:
+class Snapshot:
+    """One commit of anybody's; `register` is what it left behind, if it is one of ours."""
+
     id: int
     parent: int | None
     timestamp_ms: int
     summary: Mapping[str, str]
     paths: tuple[str, ...]
+    register: Register | None = None
 
 
 @dataclass(frozen=True)
 class _State:
-    snapshots: Mapping[int, _Snapshot] = field(default_factory=dict)
+    snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
     head: int | None = None
     sequence_number: int = 0
     registers: Mapping[str, str] = field(default_factory=dict)
     """as text, as a real table keeps them: what does not survive encoding is lost here too"""
+
+    def lineage(self) -> list[Snapshot]:
+        """The head and its ancestors, oldest first."""
+        found, at = [], self.head
+        while at is not None and at in self.snapshots:
+            found.append(self.snapshots[at])
+            at = self.snapshots[at].parent
+        return found[::-1]
 
 
 class MemoryTable:
@@ -56,10 +72,15 @@ class MemoryTable:
         self._uuid = str(uuid.uuid4())
         self._now_ms = now_ms
         self._state = _State()
-        self._delayed: list[tuple[Proposal, tuple[WrittenFile, ...]]] = []
         self.faults: deque[Fault] = deque()
         self.silences = 0
+        self.delayed: list[tuple[Proposal, tuple[WrittenFile, ...]]] = []
+        """commits that `release` lets go on, in this order"""
+        self.before_swap: Callable[[], object] = lambda: None
+        """called in every commit after it was judged: what changes the table here makes the swap fail"""
         self.deleted: set[str] = set()
+        self.ledger: list[Snapshot] = []
+        """every snapshot since the table was created, for proofs: neither expiry nor rollback shortens it"""
 
     @property
     def name(self) -> str:
@@ -77,7 +98,7 @@ class MemoryTable:
             case Fault.REFUSED:
                 raise ConnectionError("refused")
             case Fault.DELAYED:
-                self._delayed.append((proposal, tuple(files)))
+                self.delayed.append((proposal, tuple(files)))
                 raise TimeoutError("no answer")
             case Fault.ACKNOWLEDGED_ONLY:
                 return proposal.register.at(-1, self._state.sequence_number + 1)
@@ -96,21 +117,21 @@ class MemoryTable:
     def history(self, writer: str) -> list[CommitRecord]:
         return [
             CommitRecord.parse(s.id, s.timestamp_ms, s.summary)
-            for s in self._lineage()
+            for s in self._state.lineage()
             if s.summary.get(PREFIX + "writer") == writer
         ]
 
     @property
     def live_paths(self) -> list[str]:
         """Every path the head references, as often as it does."""
-        return [path for snapshot in self._lineage() for path in snapshot.paths]
+        return [path for snapshot in self._state.lineage() for path in snapshot.paths]
 
     def release(self) -> int:
         """Lets delayed commits go on, as a stuck server would; returns how many landed."""
-        delayed, self._delayed = self._delayed, []
+        delayed, self.delayed = self.delayed, []
         landed = 0
         for proposal, files in delayed:
-            if isinstance(judge(self._observed(self._state, proposal.writer), proposal), Proceed):
+            with suppress(CommitRefused):
                 self._land(proposal, files)
                 landed += 1
         return landed
@@ -137,59 +158,64 @@ class MemoryTable:
         head = self._state.head
         for _ in range(snapshots):
             head = None if head is None else self._state.snapshots[head].parent
-        self._state = replace(self._state, head=head)
+        self.set_head(head)
+
+    def set_head(self, snapshot_id: int | None) -> None:
+        """Makes a snapshot that is still listed the current one."""
+        self._state = replace(self._state, head=snapshot_id)
 
     def recreate(self) -> None:
         """Drops the table and creates it again under the same name."""
         self._uuid = str(uuid.uuid4())
         self._state = _State()
+        self.ledger = []
 
     def _observed(self, state: _State, writer: str) -> TableObserved:
         text = state.registers.get(writer)
         register = None if text is None else Register.decode(text)
         carrier = None if register is None else state.snapshots.get(register.snapshot_id or -1)
+        lineage = state.lineage()
         return TableObserved(
             table=self._name,
             uuid=self._uuid,
             snapshot_id=state.head,
             register=register,
-            has_rows=bool(self.live_paths),
-            standing=Standing.ANCESTOR if register is None else self._standing(state, register),
+            has_rows=any(snapshot.paths for snapshot in lineage),
+            standing=Standing.ANCESTOR if register is None else _standing(state, lineage, register),
             sign=None if carrier is None else read_sign(carrier.timestamp_ms, carrier.summary.get),
         )
 
-    def _standing(self, state: _State, register: Register) -> Standing:
-        lineage = self._lineage()
-        if any(s.id == register.snapshot_id for s in lineage):
-            return Standing.ANCESTOR
-        if register.snapshot_id in state.snapshots or not lineage or lineage[0].parent is None:
-            return Standing.ROLLED_BACK
-        if lineage[-1].id < register.sequence_number:
-            return Standing.ROLLED_BACK
-        return Standing.EXPIRED
-
     def _land(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
-        verdict = judge(self._observed(self._state, proposal.writer), proposal)
+        """Judges on one state of the table and swaps that very state for the next one, or nothing."""
+        base = self._state
+        verdict = judge(self._observed(base, proposal.writer), proposal)
         if not isinstance(verdict, Proceed):
-            raise RuntimeError(f"refused inside the commit: {verdict}")
-        register = proposal.register.at(self._state.sequence_number + 1, self._state.sequence_number + 1)
-        self._push(proposal.summary, tuple(file.path for file in files))
+            raise CommitRefused(f"refused inside the commit: {verdict}")
+        self.before_swap()
+        if self._state is not base:
+            raise CommitRefused(f"{self._name} has changed since this commit was judged")
+        number = base.sequence_number + 1
+        register = proposal.register.at(number, number)
+        self._push(proposal.summary, tuple(file.path for file in files), register)
         registers = {**self._state.registers, proposal.writer: register.encode()}
         self._state = replace(self._state, registers=registers)
         return register
 
-    def _push(self, summary: Mapping[str, str], paths: tuple[str, ...]) -> None:
+    def _push(self, summary: Mapping[str, str], paths: tuple[str, ...], register: Register | None = None) -> None:
         state = self._state
         number = state.sequence_number + 1
         replaced = summary.get("operation") == "replace"
         snapshots = {k: replace(s, paths=()) if replaced else s for k, s in state.snapshots.items()}
-        snapshots[number] = _Snapshot(number, state.head, self._now_ms(), dict(summary), paths)
+        snapshots[number] = Snapshot(number, state.head, self._now_ms(), dict(summary), paths, register)
+        self.ledger.append(snapshots[number])
         self._state = replace(state, snapshots=snapshots, head=number, sequence_number=number)
 
-    def _lineage(self) -> list[_Snapshot]:
-        """The head and its ancestors, oldest first."""
-        found, at = [], self._state.head
-        while at is not None and at in self._state.snapshots:
-            found.append(self._state.snapshots[at])
-            at = self._state.snapshots[at].parent
-        return found[::-1]
+
+def _standing(state: _State, lineage: Sequence[Snapshot], register: Register) -> Standing:
+    if any(s.id == register.snapshot_id for s in lineage):
+        return Standing.ANCESTOR
+    if register.snapshot_id in state.snapshots or not lineage or lineage[0].parent is None:
+        return Standing.ROLLED_BACK
+    if lineage[-1].id < register.sequence_number:
+        return Standing.ROLLED_BACK
+    return Standing.EXPIRED
