@@ -4,7 +4,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format clean
+.PHONY: help setup demo test check simulate bench format clean
 
 help:  ## print these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ check: setup  ## lint, types, layers and the fast tests: before every commit
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest -m "not real"
+
+SEEDS  ?= 1000
+simulate: setup  ## run SEEDS=1000 made-up histories of a pipeline, or tell SEED=1234 step by step
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 bench: setup  ## measure frazil beside Spark's own Kafka source
 	@$(BIN)/python -m frazil.spark.jars bench

@@ -101,6 +101,45 @@ def test_a_catalog_that_acknowledges_and_forgets_is_noticed_with_the_next_epoch(
     shop.require_exactly_once()
 
 
+def test_a_catalog_that_acknowledges_and_forgets_is_noticed_while_finding_one_s_bearings(shop: Any) -> None:
+    """FAULT-13: another fault comes before the next epoch does."""
+    one = shop.started()
+    shop.anchor.faults.append(Fault.ACKNOWLEDGED_ONLY)
+    one.commit(shop.write(one))
+    with pytest.raises(TableChanged, match="is not what this coordinator left there"):
+        one.resync()
+
+
+def test_dead_letters_that_a_catalog_only_acknowledged_are_noticed_before_the_anchor_passes_them(shop: Any) -> None:
+    """FAULT-13: found by the simulation; the next start took the anchor's frontier for the side table's."""
+    one = shop.started()
+    shop.dead.faults.append(Fault.ACKNOWLEDGED_ONLY)
+    with pytest.raises(TableChanged, match="is not what this coordinator left there"):
+        one.commit(shop.write(one))
+    again = shop.started()
+    again.commit(shop.write(again))
+    shop.require_exactly_once()
+
+
+def test_a_take_over_right_after_the_side_table_s_commit_is_seen_before_the_anchor_s(shop: Any) -> None:
+    """FAULT-05."""
+    one, other = shop.started(), shop.coordinator()
+    late = shop.write(one)
+    observe, looks = shop.dead.observe, []
+
+    def observe_late(writer: str) -> Any:
+        looks.append(writer)
+        if len(looks) == 1:
+            other.start(fail, take_over=True)
+        return observe(writer)
+
+    shop.dead.observe = observe_late
+    with pytest.raises(Fenced, match=other.id):
+        one.commit(late)
+    other.commit(shop.write(other))
+    shop.require_exactly_once()
+
+
 def test_a_crash_between_side_and_anchor_leaves_every_dead_letter_once(shop: Any) -> None:
     """FAULT-02, FAULT-03: the side table is one commit ahead."""
     one = shop.started()

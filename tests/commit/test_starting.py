@@ -63,6 +63,17 @@ def test_a_start_whose_reply_is_lost_has_started(shop: Any) -> None:
     shop.require_exactly_once()
 
 
+@pytest.mark.parametrize("where", ["anchor", "dead"])
+def test_a_start_that_a_catalog_only_acknowledged_is_made_again(shop: Any, where: str) -> None:
+    """FAULT-13: found by the simulation; side tables went ahead of an anchor that had never heard of them."""
+    getattr(shop, where).faults.append(Fault.ACKNOWLEDGED_ONLY)
+    one = shop.started()
+    assert shop.anchor.observe("orders").register.coordinator == one.id
+    assert shop.dead.observe("orders").register.coordinator == one.id
+    one.commit(shop.write(one))
+    shop.require_exactly_once()
+
+
 def test_of_two_that_start_at_the_same_moment_one_wins_and_the_other_waits(shop: Any) -> None:
     """FAULT-06: both looked at empty tables."""
     one, other = shop.coordinator("host/1/1"), shop.coordinator("host/2/2")

@@ -15,7 +15,7 @@ import structlog
 from frazil.commit.land import land
 from frazil.commit.world import World
 from frazil.errors import CatalogUnavailable, Fenced, InvalidState, TableChanged
-from frazil.protocol.commit import Proposal, TableObserved, fenced
+from frazil.protocol.commit import Proposal, TableObserved, fenced, register_changed
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
 from frazil.protocol.register import Epoch, Generation, Register, batch_id, start_id
 from frazil.protocol.retry import COMMIT, Backoff
@@ -152,7 +152,8 @@ class Coordinator:
             try:
                 self._claim(seen, generation, epoch, frontier)
             except (Fenced, TableChanged) as quicker:
-                # Another one started, or landed its last epoch, since the look; what is truly wrong stays wrong.
+                # Another one started, or landed its last epoch, since the look, or the catalog forgot what it
+                # acknowledged; what is truly wrong stays wrong.
                 log.warning("another coordinator was quicker", reason=quicker.message)
                 continue
             self._committed_ms = self._world.now_ms()
@@ -175,6 +176,8 @@ class Coordinator:
         for table in self._tables:
             if table is self._anchor or files.get(table.name):
                 self._commit_table(table, merged, files.get(table.name, []))
+            if table is not self._anchor and files.get(table.name):
+                self._require_landed(table)
         self._committed_ms = self._world.now_ms()
         self._delete_abandoned()
         return Landed(
@@ -199,11 +202,14 @@ class Coordinator:
     def resync(self) -> None:
         """After an error whose outcome was unknown: takes up what the tables say, if they are still ours."""
         for table in self._tables:
-            found = self._observe(table).register
+            seen, known = self._observe(table), self._registers[table.name]
+            found = seen.register
             if found is None:
                 continue  # the table was changed; the judgement inside our next commit says how
-            if found.overrides(self._registers[table.name]):
+            if found.overrides(known):
                 raise fenced(table.name, found)
+            if found != known and not found.succeeds(known):
+                raise register_changed(seen, self.pipeline, known)
             self._registers[table.name] = found
         self._absorbed = None
 
@@ -228,6 +234,7 @@ class Coordinator:
                 anchor_uuid=seen[self._anchor.name].uuid,
             )
             self._land(table, before, register, "start", EMPTY_SPAN, NO_COUNTS, ())
+            self._require_landed(table)
 
     def _commit_table(self, table: Table, outcome: EpochOutcome, files: Sequence[WrittenFile]) -> None:
         before = self._registers[table.name]
@@ -250,6 +257,18 @@ class Coordinator:
         )
         action: Action = "append" if files else "heartbeat"
         self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms)
+
+    def _require_landed(self, table: Table) -> None:
+        """Trusts the table, not the reply, where a catalog that acknowledges and forgets would do harm.
+
+        Rows that a side table only seems to have are lost once the anchor's frontier is past them, and an
+        anchor that only seems to be claimed falls behind its side tables as one does that was recreated.
+        """
+        seen, known = self._observe(table), self._registers[table.name]
+        if seen.register is not None and seen.register.overrides(known):
+            raise fenced(table.name, seen.register)
+        if seen.register != known:
+            raise register_changed(seen, self.pipeline, known)
 
     def _land(
         self,

@@ -133,7 +133,7 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
         return Proceed()
     if found is not None and proposal.is_overtaken_by(found):
         return Overtaken(found)
-    return Unexpected(_register_changed(seen, proposal))
+    return Unexpected(register_changed(seen, proposal.writer, proposal.predecessor))
 
 
 def fenced(table: str, found: Register) -> FencedError:
@@ -164,11 +164,10 @@ def rolled_back(seen: TableObserved) -> TableChanged:
     )
 
 
-def _register_changed(seen: TableObserved, proposal: Proposal) -> TableChanged:
-    planned, found = proposal.predecessor, seen.register
+def register_changed(seen: TableObserved, writer: str, expected: Register | None) -> TableChanged:
     return TableChanged(
-        f"{seen.table}: the register of writer {proposal.writer} is not what this coordinator left there: "
-        f"found {_brief(found)}, expected {_brief(planned)}",
+        f"{seen.table}: the register of writer {writer} is not what this coordinator left there: "
+        f"found {_brief(seen.register)}, expected {_brief(expected)}",
         "start again: a start takes up what the table says. If it is refused, somebody edited the property by hand",
     )
 

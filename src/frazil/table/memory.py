@@ -154,11 +154,9 @@ class MemoryTable:
         self._state = replace(state, snapshots={head.id: head})
 
     def roll_back(self, snapshots: int) -> None:
-        """Takes the head back; registers stay, as table properties do."""
-        head = self._state.head
-        for _ in range(snapshots):
-            head = None if head is None else self._state.snapshots[head].parent
-        self.set_head(head)
+        """Takes the head back, to nothing if history is shorter; registers stay, as table properties do."""
+        lineage = [None, *(snapshot.id for snapshot in self._state.lineage())]
+        self.set_head(lineage[max(0, len(lineage) - 1 - snapshots)])
 
     def set_head(self, snapshot_id: int | None) -> None:
         """Makes a snapshot that is still listed the current one."""
