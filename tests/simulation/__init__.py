@@ -31,5 +31,8 @@ When the weather has cleared up, one last coordinator must either bring the tabl
 or stop with an error that is true. Then the oracle checks the promises: A every committed record once, B every
 file there and referenced once, C the frontier never back and spans without gaps, D no stop without its cause.
 
+`test_seeds` runs histories, `test_points` stops one coordinator at each of its moments in turn, and
+`test_mutations` breaks the product on purpose and expects to be told so.
+
 `make simulate` runs many seeds; `make simulate SEED=1234` tells one from beginning to end.
 """

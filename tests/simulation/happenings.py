@@ -207,9 +207,13 @@ class Happenings:
         return False
 
     def _recreate_topic(self) -> bool:
+        """Its producers refill it at once, so that old spans can be read from it."""
         topic = self.chance.choice(list(self.world.broker.ids))
         self.world.broker.recreate(topic)
         self.world.tell("admin", f"deletes {topic} and creates it again")
+        for (name, _), log in self.world.broker.logs.items():
+            if name == topic:
+                log.kinds.extend(self._kinds(self.chance.randint(0, 100)))
         return True
 
     def _truncate(self) -> bool:

@@ -15,6 +15,7 @@ from frazil.errors import (
     CommitOutcomeUnknown,
     DataLoss,
     Fenced,
+    FrazilError,
     MaxRetriesExceeded,
     SourceChanged,
     SourceUnavailable,
@@ -185,7 +186,7 @@ def require_explained(world: World, process: Process, *, is_last: bool) -> None:
         return
     world.count(f"stopped with {type(error).__name__}")
     impatient = process.hurt >= PATIENCE.attempts
-    causes = {
+    causes: dict[type[FrazilError], object] = {
         Fenced: _others_claimed(world, process),
         CommitConflict: impatient,
         CommitOutcomeUnknown: impatient,
@@ -197,7 +198,7 @@ def require_explained(world: World, process: Process, *, is_last: bool) -> None:
         DataLoss: "loss of records" in world.disasters or _others_claimed(world, process),
         SourceChanged: {"recreation of a topic", "truncation of a log"} & world.disasters,
     }
-    lasting = {
+    lasting: dict[type[FrazilError], object] = {
         TableChanged: any(table.is_rolled_back for table in world.tables) or _anchor_recreated(world),
         DataLoss: _is_behind_retention(world),
         SourceChanged: _is_another_source(world),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -74,6 +74,11 @@ class Process:
     def sleep(self, seconds: float) -> None:
         self._wakes_ms = self._world.now_ms + round(seconds * 1000)
         self._give_back()
+
+    def await_any(self, writes: Sequence[Write], seconds: float) -> None:
+        """As `concurrent.futures.wait`, which may well return before anything is done."""
+        if not any(write.done() for write in writes):
+            self.sleep(seconds)
 
     def wait_for(self, write: Write) -> None:
         while not write.done():

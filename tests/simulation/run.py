@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from tests.simulation.oracle import Broken
 from tests.simulation.stage import quiet
@@ -14,15 +15,23 @@ TOLD_MAX = 400
 """Lines of a failed history that are worth printing; the whole of it is a replay away."""
 
 
-def simulate(seed: int) -> World:
-    """One history from beginning to end; what breaks in it is raised with its seed and its trace."""
-    world = World(seed)
+def simulate(seed: int, **changes: object) -> World:
+    """One history from beginning to end, in the settings that the seed draws, but for `changes`."""
+    world = World(seed, **changes)
+    with telling(world):
+        world.run()
+    return world
+
+
+@contextmanager
+def telling(world: World) -> Iterator[None]:
+    """What breaks in a history is raised with its seed and its trace."""
     with quiet():
         try:
-            world.run()
+            yield
         except Exception as error:
-            raise Broken(f"seed {seed}: {error}\n{story(world, TOLD_MAX)}\nseed {seed}: {error}") from error
-    return world
+            what = f"seed {world.seed}: {error}"
+            raise Broken(f"{what}\n{story(world, TOLD_MAX)}\n{what}") from error
 
 
 def story(world: World, lines: int | None = None) -> str:
@@ -52,11 +61,11 @@ def simulate_all(seeds: Iterable[int], *, progress: int = 0) -> Counter[str]:
     return total
 
 
-def first_failure(seeds: Iterable[int]) -> Broken | None:
+def first_failure(seeds: Iterable[int], **changes: object) -> Broken | None:
     """What breaks first, if anything does."""
     for seed in seeds:
         try:
-            simulate(seed)
+            simulate(seed, **changes)
         except Broken as broken:
             return broken
     return None

@@ -15,7 +15,7 @@ from frazil.commit import Coordinator, coordinator
 from frazil.commit import World as Around
 from frazil.engine import run as running
 from frazil.protocol.retry import Backoff
-from tests.simulation.process import Pool
+from tests.simulation.process import Pool, Process
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -30,7 +30,7 @@ def staged(world: World) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "time", SimpleNamespace(monotonic=lambda: world.now_ms / 1000))
         patch.setattr(running, "random", SimpleNamespace(random=world.random.random))
-        patch.setattr(running, "wait", lambda futures, timeout: futures[0].done() or world.process.sleep(timeout))
+        patch.setattr(running, "wait", lambda writes, timeout: Process.await_any(world.process, writes, timeout))
         patch.setattr(running, "ThreadPoolExecutor", lambda _size, _name: Pool(world.process))
         patch.setattr(running, "write_epoch", world.workers.write_epoch)
         patch.setattr(running, "this_process", lambda: world.process.name)

@@ -27,6 +27,7 @@ class DistantTable(MemoryTable):
         self._uuid = f"{name} 1"
         self.before_swap = self._between
         self.contents: dict[str, tuple[Row, ...]] = {}
+        self._was_moved = False
         self.will_expire = False
         """after a rollback either others write or history expires: both together hide it for good"""
 
@@ -81,14 +82,23 @@ class DistantTable(MemoryTable):
         self._world.count("files deleted", len(paths))
         super().delete_files(paths)
 
+    def set_head(self, snapshot_id: int | None) -> None:
+        super().set_head(snapshot_id)
+        self._was_moved = True
+
     @property
     def is_rolled_back(self) -> bool:
-        """Told by the table's own past, not by the product: our last snapshot is no ancestor of the head."""
+        """Told by the table's whole past, not by the product: our last snapshot is no ancestor of the head."""
         ours = [snapshot.id for snapshot in self.ledger if snapshot.register is not None]
-        lineage = self._state.lineage()
-        if not ours or any(snapshot.id == ours[-1] for snapshot in lineage):
-            return False
-        return not lineage or lineage[-1].id < ours[-1] or ours[-1] in self._state.snapshots
+        return self._was_moved and bool(ours) and ours[-1] not in self._ancestors()
+
+    def _ancestors(self) -> set[int]:
+        parents = {snapshot.id: snapshot.parent for snapshot in self.ledger}
+        found, at = set(), self.head
+        while at is not None:
+            found.add(at)
+            at = parents[at]
+        return found
 
     @property
     def snapshots(self) -> int:
@@ -107,6 +117,7 @@ class DistantTable(MemoryTable):
 
     def recreate(self) -> None:
         super().recreate()
+        self._was_moved = False
         self._lives += 1
         self._uuid = f"{self.name} {self._lives}"
 

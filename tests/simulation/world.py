@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from frazil.engine.run import RunOptions
 from frazil.errors import DataLoss, SourceChanged, TableChanged
@@ -20,7 +22,7 @@ from tests.simulation.table import DistantTable
 from tests.simulation.workers import Workers
 
 FAULTS = {Fault.REFUSED: 2, Fault.REPLY_LOST: 3, Fault.DELAYED: 4}
-LAST_TURNS_MAX = 5000
+LAST_TURNS_MAX = 2000
 ZOMBIE_TURNS_MAX = 40
 CRASH_LOOP = 3
 SILENCE = PATIENCE.attempts
@@ -41,10 +43,11 @@ class Told:
 class World:
     """Everything there is, and the one random number generator that moves it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **changes: object) -> None:
+        """`changes` to what the seed draws as settings."""
         self.seed = seed
         self.random = random.Random(seed)
-        self.settings = Settings.draw(self.random)
+        self.settings = replace(Settings.draw(self.random), **changes)  # type: ignore[arg-type]
         self.now_ms = 1_000_000
         self.current: Process | None = None
         self.trace: list[Told] = []
@@ -59,19 +62,25 @@ class World:
             for _ in range(self.random.randint(1, 2)):
                 self.broker.add_partition(topic)
         self.workers = Workers(self)
-        self._happenings = Happenings(self)
+        self.happenings = Happenings(self)
 
     def run(self) -> None:
         """The whole history; raises `Broken` if a promise was."""
+        with self.begun():
+            for step in range(self.settings.steps):
+                if step == self.settings.disaster_step and self.settings.disaster is not None:
+                    self.happenings.disaster(self.settings.disaster)
+                self._step()
+                if self._is_crash_loop():
+                    break
+            self.finish()
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """While it lasts, processes live in this world; none outlives it."""
         with staged(self):
             try:
-                for step in range(self.settings.steps):
-                    if step == self.settings.disaster_step and self.settings.disaster is not None:
-                        self._happenings.disaster(self.settings.disaster)
-                    self._step()
-                    if self._is_crash_loop():
-                        break
-                self._finish()
+                yield
             finally:
                 for process in self.living:
                     process.kill()
@@ -83,17 +92,17 @@ class World:
         return stuck and len(self.processes) >= CRASH_LOOP and not self.living
 
     def _step(self) -> None:
-        weights, happenings = zip(*self._happenings.possible(), strict=True)
+        weights, happenings = zip(*self.happenings.possible(), strict=True)
         self.random.choices(happenings, weights)[0]()
         self._require_sane()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """1. one last coordinator under a clear sky, 2. all that is still under way comes too late,
         3. so do those who were held back, 4. the promises."""
         self._clear_up()
         zombies = self.living
         last = self.start(RunOptions(available_now=True, take_over=True))
-        self._drive(last, LAST_TURNS_MAX)
+        self.drive(last, LAST_TURNS_MAX)
         if not last.is_ended:
             raise Broken("D: the last coordinator never comes to an end")
         if last.error is None:
@@ -102,7 +111,7 @@ class World:
                 raise Broken("C: a commit landed that was given up for lost before the last coordinator started")
         for zombie in zombies:
             zombie.is_paused = False
-            self._drive(zombie, ZOMBIE_TURNS_MAX)
+            self.drive(zombie, ZOMBIE_TURNS_MAX)
         self._require_sane()
         require_promises(self)
         for process in self.processes:
@@ -115,7 +124,7 @@ class World:
             table.faults.clear()
         self.tell("weather", "clears up")
 
-    def _drive(self, process: Process, turns: int) -> None:
+    def drive(self, process: Process, turns: int) -> None:
         """Only this one runs, and its workers."""
         for _ in range(turns):
             if process.is_ended:
