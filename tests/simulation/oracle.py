@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+TABLE_DISASTERS = {
+    "rollback of the anchor",
+    "rollback of the dead letters",
+    "recreation of the anchor",
+    "recreation of the dead letters",
+}
+
+
 class Broken(AssertionError):
     """A promise was broken; the letter says which."""
 
@@ -194,7 +202,7 @@ def require_explained(world: World, process: Process, *, is_last: bool) -> None:
         SourceUnavailable: process.hurt > 0,
         # The goal of an `available_now` run is looked at once: what is missing there is missed ever after.
         MaxRetriesExceeded: impatient or (process.options.available_now and process.hurt > 0),
-        TableChanged: world.was_lied_to or any("rollback" in d or "tion of the" in d for d in world.disasters),
+        TableChanged: world.was_lied_to or TABLE_DISASTERS & world.disasters,
         DataLoss: "loss of records" in world.disasters or _others_claimed(world, process),
         SourceChanged: {"recreation of a topic", "truncation of a log"} & world.disasters,
     }

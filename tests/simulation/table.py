@@ -60,7 +60,7 @@ class DistantTable(MemoryTable):
             self._world.hurt()
             self._world.pause(f"is told: {error}")
             raise
-        self._world.pause(f"has landed {brief(register)} in {self.name}")
+        self._world.pause(f"is told that {brief(register)} is in {self.name}")
         return register
 
     def release(self) -> int:

@@ -316,7 +316,7 @@ LONG_STORM = {
 MUTATIONS = [
     Mutation(errors_are_taken_for_success, "C: .* acknowledged before|D: .* TableChanged without a cause"),
     Mutation(errors_are_taken_for_failure_and_files_deleted, "B: .* which a coordinator deleted"),
-    Mutation(files_of_a_sent_epoch_are_given_up, "B: .* which a coordinator deleted"),
+    Mutation(files_of_a_sent_epoch_are_given_up, "B: .* which a coordinator deleted", LONG_STORM),
     Mutation(orphans_are_deleted_before_the_start_commit, "B: .* which a coordinator deleted"),
     Mutation(a_newer_coordinator_is_not_recognised, "D: .* TableChanged without a cause"),
     Mutation(the_judgement_inside_the_commit_is_not_heeded, "[BC]: "),

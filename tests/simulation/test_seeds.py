@@ -55,6 +55,7 @@ def test_the_same_seed_is_the_same_history() -> None:
         assert list(map(str, first.trace)) == list(map(str, second.trace))
 
 
+@pytest.mark.real
 def test_the_same_seed_is_the_same_history_in_another_process() -> None:
     """Nothing depends on the order of a set, which Python shuffles from one process to the next."""
     root = Path(__file__).parent.parent.parent

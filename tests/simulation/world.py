@@ -22,10 +22,12 @@ from tests.simulation.table import DistantTable
 from tests.simulation.workers import Workers
 
 FAULTS = {Fault.REFUSED: 2, Fault.REPLY_LOST: 3, Fault.DELAYED: 4}
+"""and how likely each is"""
 LAST_TURNS_MAX = 2000
 ZOMBIE_TURNS_MAX = 40
 CRASH_LOOP = 3
 SILENCE = PATIENCE.attempts
+"""as many looks as a coordinator takes before it calls an outcome unknown"""
 
 
 @dataclass(frozen=True)
@@ -202,9 +204,8 @@ class World:
         kinds = {**FAULTS, Fault.ACKNOWLEDGED_ONLY: 1} if self.settings.liar else FAULTS
         fault = self.random.choices(list(kinds), list(kinds.values()))[0]
         times = self.random.choice((1, 1, 1, 1, 2, 5))
-        table.silences = self.random.choice(
-            (0, self.random.randint(1, 6), SILENCE if fault is Fault.DELAYED else 0)
-        )
+        long = SILENCE if fault is Fault.DELAYED else 0
+        table.silences = self.random.choice((0, self.random.randint(1, 6), long))
         self.count(f"commits {fault.name.lower().replace('_', ' ')}", times)
         self.tell("weather", f"{table.name}: {fault.value}, {times} times; then no answer {table.silences} times")
         return [fault] * times
