@@ -200,10 +200,9 @@ def require_explained(world: World, process: Process, *, is_last: bool) -> None:
         CommitOutcomeUnknown: impatient,
         CatalogUnavailable: impatient,
         SourceUnavailable: process.hurt > 0,
-        # The goal of an `available_now` run is looked at once: what is missing there is missed ever after.
-        MaxRetriesExceeded: impatient or (process.options.available_now and process.hurt > 0),
+        MaxRetriesExceeded: impatient,
         TableChanged: world.was_lied_to or TABLE_DISASTERS & world.disasters,
-        DataLoss: "loss of records" in world.disasters or _others_claimed(world, process),
+        DataLoss: "loss of records" in world.disasters,
         SourceChanged: {"recreation of a topic", "truncation of a log"} & world.disasters,
     }
     lasting: dict[type[FrazilError], object] = {

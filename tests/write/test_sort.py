@@ -39,13 +39,13 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from tests.write.conftest import Shop
-from tests.write.test_files import files_no_larger_than
 
 from frazil.errors import InvalidState, StorageUnavailable
 from frazil.table.files import WriteTarget, WrittenFile
 from frazil.write import FileName, TableWriter
 from frazil.write.sort import Ordering, Sorter, SortKey
+from tests.write.conftest import Shop
+from tests.write.test_files import files_no_larger_than
 
 MIB = 1024 * 1024
 NAN, INFINITY = float("nan"), float("inf")

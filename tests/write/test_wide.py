@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType
-from tests.write.test_files import files_no_larger_than
-from tests.write.test_sort import ASC, FIRST, by
 
 from frazil.errors import StorageUnavailable
+from tests.write.test_files import files_no_larger_than
+from tests.write.test_sort import ASC, FIRST, by
 
 BY_CUSTOMER = (2, IdentityTransform(), "customer")
 BY_CITY = (9, IdentityTransform(), "city")

@@ -14,6 +14,7 @@ import structlog
 from frazil.commit import Coordinator, StopRequested, World
 from frazil.commit.world import this_process
 from frazil.engine.assemble import Assembly
+from frazil.engine.distribute import Distribution
 from frazil.engine.epoch import PlannedEpoch, Targets, WrittenEpoch, write_epoch
 from frazil.engine.events import (
     BacklogSeen,
@@ -27,7 +28,7 @@ from frazil.engine.events import (
     Stopping,
 )
 from frazil.engine.lanes import job_group
-from frazil.errors import MaxRetriesExceeded, SourceUnavailable, TransientError
+from frazil.errors import FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
 from frazil.protocol.plan import (
     Cut,
     FlushPolicy,
@@ -84,6 +85,7 @@ class Engine:
             heartbeat_s=None if spec.epoch.heartbeat == "off" else spec.epoch.heartbeat,
             world=World(stop=self.stop, process=this_process()),
         )
+        self._distribution = Distribution()
         self._flight: deque[tuple[PlannedEpoch, Future[WrittenEpoch]]] = deque()
         self._record_bytes = _FIRST_GUESS_RECORD_BYTES
         self._next_epoch = Epoch(1)
@@ -107,8 +109,6 @@ class Engine:
         self._take_up()
         ui = self._parts.spark.sparkContext.uiWebUrl
         self._tell(PipelineStarted(started.generation, started.epoch, started.frontier, ui))
-        if self._options.available_now:
-            self._goal = self._parts.source.observe()
         with ThreadPoolExecutor(self._in_flight_max, "frazil-epoch") as self._pool:
             try:
                 while not self._step_or_retry():
@@ -182,11 +182,13 @@ class Engine:
         planned = self.progress.planned.knowing(self._coordinator.frontier)
         match reconcile(planned, seen, fail_on_data_loss=self._fail_on_data_loss):
             case SourceStop(error):
-                raise error
+                raise self._unless_replaced(error)
             case Unsure(reason):
                 raise SourceUnavailable(reason)
             case Ready(base, skipped):
                 pass
+        if self._options.available_now and self._goal is None:
+            self._goal = seen  # not before: a first answer that lacks partitions would never be reached
         self.progress.receive(self.progress.received.later(_ends(seen)))
         waiting = backlog(base, seen)
         self._tell(BacklogSeen(backlog(self._coordinator.frontier, seen)))
@@ -205,6 +207,11 @@ class Engine:
                 span = cut(base, seen, limit)
                 return PlannedEpoch(self._next_epoch, span, base, skipped), 0.0
 
+    def _unless_replaced(self, error: FrazilError) -> FrazilError:
+        """What the source shows may follow from what a newer coordinator did; then being fenced is the news."""
+        self._coordinator.resync()
+        return error
+
     def _launch(self, planned: PlannedEpoch) -> None:
         self._cut_at = time.monotonic()
         self._next_epoch = Epoch(planned.number + 1)
@@ -219,7 +226,7 @@ class Engine:
         self._record_bytes = written.record_bytes or self._record_bytes
         self._tell(EpochWritten(planned.number, written.outcome.counts.delivered, written.seconds))
         if (stop := recreated_topic(planned.base, self._parts.source.observe())) is not None:
-            raise stop.error
+            raise self._unless_replaced(stop.error)
         self._flight.popleft()  # from here on its files may be in a table, and nobody may give them up
         landed = self._coordinator.commit(written.outcome)
         if landed is None:
@@ -249,7 +256,7 @@ class Engine:
         self._next_epoch = Epoch(self._coordinator.epoch + 1)
         dead = self._parts.dead_letters
         floor = self._coordinator.floors[dead.name] if dead is not None else Frontier()
-        self._targets = Targets(self._parts, floor)
+        self._targets = Targets(self._parts, floor, self._distribution)
 
     @property
     def _fail_on_data_loss(self) -> bool:
