@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from frazil.table.files import WriteTarget, WrittenFile
+from frazil.table.iceberg.settings import data_location
 from frazil.write import FileName
 
 BY_DAY = (5, DayTransform(), "placed at/day")
@@ -59,6 +62,36 @@ def test_paths_are_those_of_icebergs_own_location_provider(shop, spark, partitio
     folder = f"file:{shop.folder}"
     assert [file.path for file in files] == [java_location(spark, target, file, folder) for file in files]
     assert sum(file.record_count for file in files) == len(shop.ids(files)) == len(CUSTOMERS)
+
+
+ELSEWHERE = [
+    {"write.data.path": "{folder}/elsewhere"},
+    {"write.data.path": "{folder}/elsewhere/"},
+    {"write.folder-storage.path": "{folder}/old"},
+    {"write.data.path": "{folder}/new", "write.folder-storage.path": "{folder}/old"},
+    HASHED | {"write.data.path": "{folder}/elsewhere"},
+    HASHED | {"write.data.path": "{folder}/elsewhere", "write.object-storage.partitioned-paths": "false"},
+    HASHED | {"write.data.path": "{folder}/shop/orders/inside"},
+    HASHED | {"write.object-storage.path": "{folder}/old"},
+    HASHED | {"write.folder-storage.path": "{folder}/old"},
+]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("wished", ELSEWHERE, ids=str)
+def test_data_that_lies_elsewhere_lies_where_java_would_put_it(shop, spark, wished):
+    """FILE-05: also under the names that properties had before"""
+    properties = {key: value.format(folder=f"file:{shop.folder}") for key, value in wished.items()}
+    table = f"file:{shop.folder}/shop/orders"
+    plain = shop.target(BY_CUSTOMER, properties=properties)
+    target = replace(plain, location=data_location(table, properties), table_location=table)
+    files = written(shop, target)
+    try:
+        expected = [java_location(spark, target, file, f"{table}/data") for file in files]
+    except Py4JJavaError as refused:
+        assert "deprecated" in str(refused.java_exception)
+        return
+    assert [file.path for file in files] == expected
 
 
 def test_hashed_paths_spread_the_files_over_folders(shop):

@@ -28,6 +28,7 @@ class WriteTarget:
 
     table: str
     location: str
+    """the folder that data files go to"""
     schema_json: str
     spec_json: str
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -47,6 +48,8 @@ class WriteTarget:
     sort_order_json: str = UNSORTED
     """Iceberg's JSON of the order that rows have inside each file"""
     distribution: str = "auto"
+    table_location: str = ""
+    """where the table itself lies, if its data may lie elsewhere"""
     checksum: bool = False
     """Whether each file's bytes get a CRC: up to a fifth more writing time where data compresses badly."""
 

@@ -171,13 +171,12 @@ class DataFile:
         """How many rows of this width still fit; an estimate that each written row group corrects."""
         target = self._layout.target
         # Towards the end of a file row groups shrink to what fits however badly it compresses.
-        group_bytes = min(target.row_group_bytes, max(SAFE_GROUP_BYTES, self._room(OVERFULL)))
-        group_rows = min(target.row_group_rows, max(1, int(group_bytes / row_bytes)))
-        room_rows = self._room(1.0) / self.compressed_share / row_bytes
-        if group_rows < room_rows < 2 * group_rows:
-            group_rows = int(room_rows / 2) + 1  # two halves rather than a whole and a tiny rest
-        file_rows = int(room_rows - self.waiting_bytes / row_bytes)
-        count = min(group_rows - self._waiting_rows, file_rows)
+        group = min(target.row_group_bytes, max(SAFE_GROUP_BYTES, self._room(OVERFULL)))
+        room = self._room(1.0) / self.compressed_share
+        if 0.5 < min(group, target.row_group_rows * row_bytes) / max(1.0, room) < 1:
+            group = room / 2 + row_bytes  # two halves rather than a whole and a tiny rest
+        count = int((min(group, room) - self.waiting_bytes) / row_bytes)
+        count = min(count, target.row_group_rows - self._waiting_rows)
         # An empty buffer takes one row in any case, or a row wider than the file would never be written.
         return max(0, count) if self._waiting else max(1, count)
 

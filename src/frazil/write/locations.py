@@ -15,8 +15,10 @@ PARTITIONED_PATHS = "write.object-storage.partitioned-paths"
 class Locations:
     """Lays files out by partition, or spread over folders named by a hash, as the table's properties say."""
 
-    def __init__(self, data_folder: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, data_folder: str, properties: Mapping[str, str], table_location: str = "") -> None:
         self._folder = data_folder.rstrip("/")
+        # Outside of the table's own folder several tables may share one.
+        self._owner = "" if self._folder.startswith(table_location) else _last_two(table_location)
         self._partitioned = not _says(properties, HASHED, False) or _says(properties, PARTITIONED_PATHS, True)
         self._hashed: ObjectStoreLocationProvider | None = None
         if _says(properties, HASHED, False):
@@ -27,7 +29,15 @@ class Locations:
         """The full path of a new file."""
         if partition.path and self._partitioned:
             name = f"{partition.path}/{name}"
-        return self._hashed.new_data_location(name) if self._hashed else f"{self._folder}/{name}"
+        if self._hashed is None:
+            return f"{self._folder}/{name}"
+        path = self._hashed.new_data_location(name)
+        return f"{path.removesuffix(name)[:-1]}/{self._owner}/{name}" if self._owner else path
+
+
+def _last_two(location: str) -> str:
+    """Namespace and table, as they are found in the table's own path."""
+    return "/".join(location.rstrip("/").split("/")[-2:])
 
 
 def _says(properties: Mapping[str, str], key: str, default: bool) -> bool:

@@ -89,7 +89,7 @@ class TableWriter:
         self._max_open_files = max_open_files or default
         self._max_waiting_bytes = max_waiting_bytes
         self._io = load_file_io(_STREAM_BUFFER | dict(target.io_properties), target.location)
-        self._locations = Locations(target.location, target.properties)
+        self._locations = Locations(target.location, target.properties, target.table_location)
         self._layout = FileLayout(target, file_format(target, schema), spec.spec_id, order.order_id)
         columns = [each.name for each in schema.fields]
         self._conformer = Conformer(target.table, columns, self._layout.format.arrow_schema)

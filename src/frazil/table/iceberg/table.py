@@ -146,6 +146,7 @@ class IcebergTable:
             target = WriteTarget(
                 table=self._name,
                 location=data_location(table.location(), properties),
+                table_location=table.location(),
                 schema_json=iceberg.SchemaParser.toJson(table.schema()),
                 spec_json=iceberg.PartitionSpecParser.toJson(table.spec()),
                 sort_order_json=iceberg.SortOrderParser.toJson(table.sortOrder()),
