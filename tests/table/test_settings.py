@@ -111,6 +111,8 @@ def test_bloom_filters_come_from_the_properties_of_the_files_format() -> None:
         ("write.format.default", "csv", "allowed are parquet, orc, avro"),
         ("write.distribution-mode", "some", "allowed are none, hash, range"),
         ("write.location-provider.impl", "com.example.Mine", "write.data.path"),
+        ("write.folder-storage.path", "s3://old", "set write.data.path instead"),
+        ("write.object-storage.path", "s3://old", "set write.data.path instead"),
     ],
 )
 def test_a_property_that_makes_no_sense_is_named(key: str, value: str, expected: str) -> None:

@@ -13,8 +13,8 @@ from frazil.pipeline.fit import can_have_bloom_filter
 from frazil.pipeline.spec import TableSection
 from frazil.table.files import WriteTarget
 
-DATA_PATHS = ("write.data.path", "write.folder-storage.path")
-OBJECT_STORE_PATHS = ("write.data.path", "write.object-storage.path", "write.folder-storage.path")
+_DATA_PATH = "write.data.path"
+_FORMER_DATA_PATHS = ("write.object-storage.path", "write.folder-storage.path")
 _CUSTOM_LOCATIONS = "write.location-provider.impl"
 _BLOOM_ENABLED = "write.parquet.bloom-filter-enabled.column."
 _BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
@@ -30,17 +30,17 @@ _DISTRIBUTIONS = {"none": "none", "hash": "hash", "range": "hash"}
 
 
 def data_location(table_location: str, properties: Mapping[str, str]) -> str:
-    """The folder that data files go to, by the same properties in the same order as Iceberg's own providers."""
-    object_store = properties.get("write.object-storage.enabled", "false") == "true"
-    paths = OBJECT_STORE_PATHS if object_store else DATA_PATHS
-    chosen = next((properties[path] for path in paths if properties.get(path)), None)
-    return (chosen or f"{table_location}/data").rstrip("/")
+    """The folder that data files go to."""
+    return (properties.get(_DATA_PATH) or f"{table_location}/data").rstrip("/")
 
 
 def with_settings(target: WriteTarget, wish: TableSection) -> WriteTarget:
     """The target with everything filled in that both the pipeline file and the table's properties may say."""
     properties = _Properties(target.table, target.properties)
     properties.refuse(_CUSTOM_LOCATIONS, "workers have no JVM to run it in: unset it, or use write.data.path")
+    if not properties.text(_DATA_PATH):
+        for former in _FORMER_DATA_PATHS:
+            properties.refuse(former, f"Iceberg no longer follows it: set {_DATA_PATH} instead")
     file_format = wish.file_format or properties.choice("write.format.default", _FORMATS) or target.file_format
     codec, level = _codec(wish, properties, file_format)
     codec = codec or target.compression
