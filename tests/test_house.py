@@ -75,7 +75,7 @@ def test_what_the_linter_is_told_to_overlook_has_its_reason_beside_it() -> None:
 
 def test_the_protocol_is_pure() -> None:
     """The standard library, the error tree and itself; no clock, no randomness, no input or output."""
-    for path in (SOURCE / "protocol").glob("*.py"):
+    for path in (SOURCE / "protocol").rglob("*.py"):
         ours = {each for each in imports(path) if each.split(".")[0] == "frazil"}
         assert all(each.startswith(("frazil.protocol", "frazil.errors")) for each in ours), name(path)
         others = {each.split(".")[0] for each in imports(path) - ours}

@@ -2,5 +2,6 @@
 
 from frazil.source.kafka.plan import KafkaTopics
 from frazil.source.kafka.read import KafkaReader
+from frazil.source.kafka.retention import compacted_topics
 
-__all__ = ["KafkaReader", "KafkaTopics"]
+__all__ = ["KafkaReader", "KafkaTopics", "compacted_topics"]

@@ -1,13 +1,16 @@
 """Iceberg, through its own Java API on the driver."""
 
 from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalog_conf
+from frazil.table.iceberg.contents import Contents, ReferencedFile
 from frazil.table.iceberg.schema import spark_to_iceberg
 from frazil.table.iceberg.settings import new_table_properties
 from frazil.table.iceberg.table import IcebergTable
 
 __all__ = [
+    "Contents",
     "IcebergCatalog",
     "IcebergTable",
+    "ReferencedFile",
     "TableWish",
     "new_table_properties",
     "spark_catalog_conf",

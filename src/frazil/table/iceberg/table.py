@@ -156,6 +156,11 @@ class IcebergTable:
             )
         return with_settings(target, wish)
 
+    def loaded(self) -> Any:
+        """Iceberg's own object, loaded afresh; for those who only look."""
+        with self._answering("did not answer"):
+            return self._load()
+
     def _load(self) -> Any:
         return self._load_java()
 

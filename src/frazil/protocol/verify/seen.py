@@ -1,0 +1,130 @@
+"""A table as a verification sees it: its register, and the snapshots from which its head descends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from frazil.protocol.positions import Partition, Range, Span
+from frazil.protocol.register import Register
+from frazil.protocol.summary import PREFIX, CommitRecord
+from frazil.protocol.verify.finding import Finding, Level
+
+
+@dataclass(frozen=True)
+class SnapshotSeen:
+    """One snapshot, whoever made it."""
+
+    snapshot_id: int
+    parent_id: int | None
+    sequence_number: int
+    timestamp_ms: int
+    operation: str
+    summary: Mapping[str, str]
+
+    def number(self, key: str) -> int:
+        """A count of Iceberg's own; what it leaves out is zero."""
+        return int(self.summary.get(key, "0"))
+
+    @property
+    def added(self) -> int:
+        return self.number("added-records")
+
+    @property
+    def removed(self) -> int:
+        return self.number("deleted-records")
+
+    @property
+    def total(self) -> int | None:
+        """Rows in all data files after it, where the writer keeps count."""
+        text = self.summary.get("total-records")
+        return None if text is None else int(text)
+
+    @property
+    def hides_rows(self) -> bool:
+        """Whether it came with delete files, which leave rows in their data files but out of sight."""
+        return self.number("added-delete-files") > 0 or self.number("added-dvs") > 0
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A snapshot of this pipeline."""
+
+    snapshot: SnapshotSeen
+    record: CommitRecord
+
+    @property
+    def is_start(self) -> bool:
+        return self.record.action == "start"
+
+    @property
+    def coordinator(self) -> str:
+        return self.snapshot.summary.get(PREFIX + "coordinator", "")
+
+    @property
+    def covered(self) -> Span:
+        """What it takes the frontier over: read, and lost with the user's consent."""
+        return self.record.span.with_skipped(self.record.skipped)
+
+    def broken(self, message: str, partition: Partition | None = None) -> Finding:
+        """A finding about it."""
+        return Finding(Level.BROKEN, message, self.record.snapshot_id, self.record.epoch, partition)
+
+
+@dataclass(frozen=True)
+class TableSeen:
+    """One load of one table, as far as a verification cares."""
+
+    table: str
+    uuid: str
+    writer: str
+    register: Register
+    history: Sequence[SnapshotSeen]
+    """the head and its ancestors, oldest first"""
+    listed: frozenset[int] = frozenset()
+    """the ids of all snapshots, also of those that are no ancestors of the head"""
+
+    @property
+    def head(self) -> SnapshotSeen | None:
+        return self.history[-1] if self.history else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no snapshot has expired: the oldest one has no parent."""
+        return not self.history or self.history[0].parent_id is None
+
+    @cached_property
+    def commits(self) -> list[Commit]:
+        """This pipeline's snapshots."""
+        return [
+            Commit(s, CommitRecord.parse(s.snapshot_id, s.timestamp_ms, s.summary))
+            for s in self.history
+            if s.summary.get(PREFIX + "writer") == self.writer
+        ]
+
+    @property
+    def epochs(self) -> list[Commit]:
+        """Those that cover a span."""
+        return [commit for commit in self.commits if not commit.is_start]
+
+    @property
+    def others(self) -> list[SnapshotSeen]:
+        ours = {commit.snapshot.snapshot_id for commit in self.commits}
+        return [s for s in self.history if s.snapshot_id not in ours]
+
+    @cached_property
+    def known(self) -> dict[Partition, Range]:
+        """Per partition, from where to where the history that is left takes it."""
+        ranges: dict[Partition, Range] = {}
+        for commit in self.epochs:
+            for partition, r in commit.covered.ranges.items():
+                before = ranges.get(partition, r)
+                ranges[partition] = Range(min(before.start, r.start), max(before.end, r.end))
+        return ranges
+
+    @property
+    def expired_rows(self) -> int:
+        """How many rows the table had before the oldest snapshot that is left."""
+        oldest = self.history[0] if self.history else None
+        return 0 if oldest is None or oldest.total is None else oldest.total - oldest.added + oldest.removed

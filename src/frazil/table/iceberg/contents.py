@@ -1,0 +1,150 @@
+"""What a table holds, for those who only look: its snapshots, and every file that its head references.
+
+Everything is of one load of the table, whatever others commit meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from frazil.errors import StorageUnavailable, TableDamaged
+from frazil.protocol.register import Register
+from frazil.protocol.verify import SnapshotSeen, TableSeen
+from frazil.spark import java_exception_classes, jvm
+from frazil.table.iceberg.table import REGISTER_PROPERTY, IcebergTable
+
+_NOT_FOUND = "org.apache.iceberg.exceptions.NotFoundException"
+
+_ENTRIES = """
+    SELECT data_file.content, data_file.file_path, max(data_file.file_format), max(data_file.record_count),
+           max(data_file.file_size_in_bytes), collect_list(snapshot_id)
+    FROM {table}.entries VERSION AS OF {snapshot} WHERE status < 2
+    GROUP BY data_file.content, data_file.file_path
+"""
+_KINDS = {0: "data file", 1: "position delete file", 2: "equality delete file"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencedFile:
+    """A file that somebody counts on."""
+
+    kind: str
+    path: str
+    size: int | None = None
+    """as recorded, where it is"""
+    rows: int = 0
+    added_by: Sequence[int] = ()
+    """the snapshots that added it: one, unless it is live twice"""
+
+    @property
+    def is_data(self) -> bool:
+        return self.kind == _KINDS[0]
+
+    @property
+    def is_live_twice(self) -> bool:
+        return len(self.added_by) > 1
+
+
+class Contents:
+    """One load of one table."""
+
+    def __init__(self, spark: SparkSession, catalog: str, table: IcebergTable) -> None:
+        self._spark = spark
+        self._jvm = jvm(spark)
+        self._name = table.name
+        self.sql_name = ".".join(f"`{part}`" for part in [catalog, *table.name.split(".")])
+        self._table = table.loaded()
+        self._io = self._table.io()
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name() for field in self._table.schema().columns()]
+
+    @property
+    def snapshot_id(self) -> int | None:
+        head = self._table.currentSnapshot()
+        return None if head is None else int(head.snapshotId())
+
+    def seen(self, writer: str) -> TableSeen | None:
+        """What it says of `writer`; None if it does not know it."""
+        text = self._table.properties().get(REGISTER_PROPERTY + writer)
+        if text is None:
+            return None
+        parser = self._jvm.org.apache.iceberg.TableMetadataParser
+        metadata = json.loads(parser.toJson(self._table.operations().current()))
+        snapshots = {each["snapshot-id"]: _snapshot(each) for each in metadata.get("snapshots", [])}
+        return TableSeen(
+            table=self._name,
+            uuid=metadata["table-uuid"],
+            writer=writer,
+            register=Register.decode(text),
+            history=list(_ancestors(snapshots, self.snapshot_id))[::-1],
+            listed=frozenset(snapshots),
+        )
+
+    def manifest_list(self) -> ReferencedFile | None:
+        head = self._table.currentSnapshot()
+        return None if head is None else ReferencedFile("manifest list", head.manifestListLocation())
+
+    def manifests(self) -> list[ReferencedFile]:
+        """The head's; its manifest list has to be there."""
+        return [ReferencedFile("manifest", m.path(), m.length()) for m in self._manifests()]
+
+    def count_files(self) -> int:
+        """How many data and delete files its manifests announce."""
+        return sum((m.addedFilesCount() or 0) + (m.existingFilesCount() or 0) for m in self._manifests())
+
+    def files(self) -> Iterator[ReferencedFile]:
+        """Every live data and delete file, one after another; its manifests have to be there."""
+        entries = self._spark.sql(_ENTRIES.format(table=self.sql_name, snapshot=self.snapshot_id))
+        for content, path, file_format, rows, size, added_by in entries.toLocalIterator(prefetchPartitions=True):
+            # One Puffin file holds the deletion vectors of many data files: it is listed once for each.
+            once = added_by[:1] if file_format.upper() == "PUFFIN" else added_by
+            yield ReferencedFile(_KINDS[content], path, size, rows, tuple(once))
+
+    def size_of(self, path: str) -> int | None:
+        """How large a file is; None if it does not exist. May be called from several threads."""
+        try:
+            file = self._io.newInputFile(path)
+            return int(file.getLength()) if file.exists() else None
+        except Py4JJavaError as error:
+            if _NOT_FOUND in java_exception_classes(error)[0]:
+                return None
+            raise StorageUnavailable(
+                f"{self._name}: {path} could not be looked at: {error.java_exception}",
+                "check that the storage is up and that you may read it",
+            ) from error
+
+    def _manifests(self) -> Sequence[Any]:
+        head = self._table.currentSnapshot()
+        try:
+            return [] if head is None else list(head.allManifests(self._io))
+        except Py4JJavaError as error:
+            raise TableDamaged(
+                f"{self._name}: the manifest list of the head cannot be read: {error.java_exception}",
+                "bring the file back, or roll the table back; the next start then names your choice",
+            ) from error
+
+
+def _snapshot(each: Mapping[str, Any]) -> SnapshotSeen:
+    summary = dict(each.get("summary", {}))
+    return SnapshotSeen(
+        snapshot_id=each["snapshot-id"],
+        parent_id=each.get("parent-snapshot-id"),
+        sequence_number=each.get("sequence-number", 0),
+        timestamp_ms=each["timestamp-ms"],
+        operation=summary.pop("operation", ""),
+        summary=summary,
+    )
+
+
+def _ancestors(snapshots: Mapping[int, SnapshotSeen], snapshot_id: int | None) -> Iterator[SnapshotSeen]:
+    while snapshot_id is not None and snapshot_id in snapshots:
+        yield snapshots[snapshot_id]
+        snapshot_id = snapshots[snapshot_id].parent_id
