@@ -31,7 +31,7 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_topic(broker: Broker) -> Callable[..., str]:
     """`make_topic(partitions=1, **config)` creates a topic with a name of its own."""
     from confluent_kafka.admin import AdminClient, NewTopic

@@ -50,7 +50,9 @@ def test_it_tells_its_version(frazil: Frazil) -> None:
 
 def test_without_a_command_it_shows_the_commands(frazil: Frazil) -> None:
     shown = frazil()
-    assert all(command in shown.out + shown.err for command in ("init", "validate", "run", "status", "history"))
+    assert all(
+        command in shown.out + shown.err for command in ("init", "validate", "run", "status", "history", "verify")
+    )
 
 
 def test_init_writes_a_file_that_validate_accepts(frazil: Frazil) -> None:
@@ -77,7 +79,7 @@ def test_init_into_nowhere_is_refused(frazil: Frazil) -> None:
     assert "cannot be written: No such file or directory" in refused.err
 
 
-@pytest.mark.parametrize("command", ["validate", "run", "status", "history"])
+@pytest.mark.parametrize("command", ["validate", "run", "status", "history", "verify"])
 def test_a_missing_file_is_a_config_error_with_a_remedy(frazil: Frazil, command: str) -> None:
     """CLI-03."""
     refused = frazil(command, "nowhere.toml")
@@ -169,3 +171,10 @@ def test_every_failure_prints_its_kind_and_remedy_and_ends_with_a_code_that_is_n
 def test_file_names_are_no_markup(frazil: Frazil, name: str) -> None:
     assert name in frazil("init", name).out
     assert name in frazil("validate", name).out
+
+
+def test_the_help_of_verify_teaches_what_it_proves(frazil: Frazil) -> None:
+    shown = frazil("verify", "--help").out
+    checks = ("history", "register", "rows", "files", "others", "dead letters", "--deep", "--json")
+    assert all(check in shown for check in checks)
+    assert "Exits with 1 if anything is broken" in shown

@@ -145,6 +145,22 @@ def make_rig(
     return make
 
 
+@pytest.fixture(scope="module")
+def make_shared_rig(
+    spark: SparkSession,
+    broker: Broker,
+    make_topic: Callable[..., str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., Rig]:
+    """`make_rig` for a pipeline that several tests of a module look at."""
+
+    def make(partitions: int = 1, **sections: Any) -> Rig:
+        folder = tmp_path_factory.mktemp("shared")
+        return Rig(spark, broker.bootstrap, make_topic(partitions), folder, **sections)
+
+    return make
+
+
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig]) -> Rig:
     """One topic with one partition, JSON orders, an unpartitioned table."""

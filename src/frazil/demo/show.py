@@ -24,6 +24,7 @@ from frazil.engine.events import EpochLanded, Event
 from frazil.errors import SourceUnavailable
 from frazil.pipeline import PipelineSpec, parse_pipeline
 from frazil.serve.logs import set_up_logs
+from frazil.serve.verdict import verdict_tables
 
 _TOPIC = "orders"
 _PARTITIONS = 4
@@ -79,7 +80,7 @@ def _land_and_prove(
     epochs = _land(spec, spark, bootstrap, records, out)
     _query(spark, table, out)
     with out.status("reading the topic back and comparing every offset …"):
-        proof = prove(spark, table, bootstrap, _TOPIC, _PARTITIONS)
+        proof = prove(spec, spark, bootstrap, _TOPIC, _PARTITIONS)
         snapshots = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
     return proof, epochs, snapshots
 
@@ -151,6 +152,8 @@ def _query(spark: SparkSession, table: str, out: Console) -> None:
 
 
 def _conclude(proof: Proof, epochs: int, snapshots: int, seconds: float, out: Console) -> None:
+    for part in verdict_tables(proof.verdict):
+        out.print(part)
     mark = "[bold green]✓ exactly once[/bold green]" if proof.holds else "[bold red]✗ NOT exactly once[/bold red]"
     out.print(
         f"{mark}: {proof.in_topic:,} records in the topic, {proof.in_table:,} rows in the table, "

@@ -15,7 +15,7 @@ from itertools import islice
 from pyspark.sql import SparkSession
 
 from frazil.engine.offsets import compare_offsets
-from frazil.errors import TableChanged
+from frazil.errors import StorageUnavailable, TableChanged
 from frazil.pipeline import PipelineSpec
 from frazil.protocol.verify import (
     Check,
@@ -84,11 +84,19 @@ def _look_aside(
 
 
 def _look(spec: PipelineSpec, spark: SparkSession, catalog: IcebergCatalog, name: str, tell: Tell) -> _Look:
-    for _ in range(_LOOKS):
+    def has_moved(contents: Contents) -> bool:
+        return _load(spec, spark, catalog, name).snapshot_id != contents.snapshot_id
+
+    for is_last in [False] * (_LOOKS - 1) + [True]:
         contents = _load(spec, spark, catalog, name)
         seen = _require_known(contents.seen(spec.pipeline.name), spec, name)
-        files = _look_at_files(contents, name, tell)
-        if not files.wrong_count or _load(spec, spark, catalog, name).snapshot_id == contents.snapshot_id:
+        try:
+            files = _look_at_files(contents, name, tell)
+        except StorageUnavailable:
+            if is_last or not has_moved(contents):
+                raise
+            continue
+        if not files.wrong_count or not has_moved(contents):
             break
     checks = [
         check_history(seen),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from frazil.errors import FrazilError, TableChanged
 from frazil.protocol.positions import Partition, Range, Span
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord
@@ -97,11 +98,17 @@ class TableSeen:
     @cached_property
     def commits(self) -> list[Commit]:
         """This pipeline's snapshots."""
-        return [
-            Commit(s, CommitRecord.parse(s.snapshot_id, s.timestamp_ms, s.summary))
-            for s in self.history
-            if s.summary.get(PREFIX + "writer") == self.writer
-        ]
+        return [self._read(s) for s in self.history if s.summary.get(PREFIX + "writer") == self.writer]
+
+    def _read(self, snapshot: SnapshotSeen) -> Commit:
+        try:
+            record = CommitRecord.parse(snapshot.snapshot_id, snapshot.timestamp_ms, snapshot.summary)
+        except (ValueError, AttributeError, FrazilError) as error:
+            raise TableChanged(
+                f"{self.table}: the summary of snapshot {snapshot.snapshot_id} cannot be read: {error!r}",
+                "no frazil wrote it like that: find out who else sets frazil.* in snapshot summaries",
+            ) from error
+        return Commit(snapshot, record)
 
     @property
     def epochs(self) -> list[Commit]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from frazil.errors import StorageUnavailable, TableDamaged
@@ -23,7 +24,7 @@ _NOT_FOUND = "org.apache.iceberg.exceptions.NotFoundException"
 
 _ENTRIES = """
     SELECT data_file.content, data_file.file_path, max(data_file.file_format), max(data_file.record_count),
-           max(data_file.file_size_in_bytes), collect_list(snapshot_id)
+           max(data_file.file_size_in_bytes), sort_array(collect_list(struct(sequence_number, snapshot_id)))
     FROM {table}.entries VERSION AS OF {snapshot} WHERE status < 2
     GROUP BY data_file.content, data_file.file_path
 """
@@ -40,7 +41,7 @@ class ReferencedFile:
     """as recorded, where it is"""
     rows: int = 0
     added_by: Sequence[int] = ()
-    """the snapshots that added it: one, unless it is live twice"""
+    """the snapshots that added it, in order: one, unless it is live twice"""
 
     @property
     def is_data(self) -> bool:
@@ -102,11 +103,23 @@ class Contents:
 
     def files(self) -> Iterator[ReferencedFile]:
         """Every live data and delete file, one after another; its manifests have to be there."""
+        if self.snapshot_id is None:
+            return
+        try:
+            yield from self._entries()
+        except (Py4JJavaError, PySparkException) as error:
+            telling = str(error).strip().splitlines()[0]
+            raise StorageUnavailable(
+                f"{self._name}: the files of snapshot {self.snapshot_id} could not be listed: {telling}",
+                "its snapshot may have expired meanwhile: try again",
+            ) from error
+
+    def _entries(self) -> Iterator[ReferencedFile]:
         entries = self._spark.sql(_ENTRIES.format(table=self.sql_name, snapshot=self.snapshot_id))
-        for content, path, file_format, rows, size, added_by in entries.toLocalIterator(prefetchPartitions=True):
+        for content, path, file_format, rows, size, added in entries.toLocalIterator(prefetchPartitions=True):
             # One Puffin file holds the deletion vectors of many data files: it is listed once for each.
-            once = added_by[:1] if file_format.upper() == "PUFFIN" else added_by
-            yield ReferencedFile(_KINDS[content], path, size, rows, tuple(once))
+            once = added[:1] if file_format.upper() == "PUFFIN" else added
+            yield ReferencedFile(_KINDS[content], path, size, rows, tuple(each.snapshot_id for each in once))
 
     def size_of(self, path: str) -> int | None:
         """How large a file is; None if it does not exist. May be called from several threads."""
