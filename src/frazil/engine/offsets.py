@@ -130,6 +130,7 @@ def _tally(
     numbers = {window.partition: slot for slot, window in enumerate(comparison.windows)}
     parts: list[DataFrame] = []
     span = comparison.span
+    _spread(spark, span.records)
     if span:
         reader = source.reader(Wants(keys=False, timestamps=False))
         tasks = max(spark.sparkContext.defaultParallelism, -(-span.records // _TASK_OFFSETS))
@@ -152,6 +153,12 @@ def _tally(
         for slot, values in json.loads(text).items():
             tallies[int(slot)] = tallies.get(int(slot), Tally()) + Tally(**values)
     return tallies
+
+
+def _spread(spark: SparkSession, offsets: int) -> None:
+    """So many parts that each fits into a task's memory."""
+    parts = max(2 * spark.sparkContext.defaultParallelism, -(-offsets // _TASK_OFFSETS))
+    spark.conf.set("spark.sql.shuffle.partitions", str(parts))
 
 
 def _marked(frame: DataFrame, what: str) -> DataFrame:

@@ -32,7 +32,8 @@ from frazil.protocol.verify import (
 )
 from frazil.protocol.verify.finding import broken
 from frazil.protocol.verify.offsets import is_worth_comparing
-from frazil.table.iceberg import Contents, IcebergCatalog, ReferencedFile
+from frazil.spark import own_session
+from frazil.table.iceberg import Contents, IcebergCatalog, ReferencedFile, spark_catalog_conf
 
 Tell = Callable[[str, int, int], None]
 """What is being done, how much of it is done, of how much."""
@@ -53,6 +54,7 @@ def verify_pipeline(
     The anchor is loaded first: its dead letters are committed before it, so that those of every epoch it shows
     are there.
     """
+    spark = _own_session(spec, spark)
     catalog = IcebergCatalog(spark, spec.catalog)
     anchor = _look(spec, spark, catalog, spec.table.name, tell)
     side = _look_aside(spec, spark, catalog, anchor, tell)
@@ -62,6 +64,15 @@ def verify_pipeline(
         dead = (side.contents, side.seen) if side else None
         checks.append(compare_offsets(spec, spark, anchor.contents, anchor.seen, dead, tell))
     return Verdict(spec.pipeline.name, checks, deep)
+
+
+def _own_session(spec: PipelineSpec, spark: SparkSession) -> SparkSession:
+    """A session that knows the catalog, and whose settings are nobody else's."""
+    session = own_session(spark)
+    shuffle = {"spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism)}
+    for key, value in (spark_catalog_conf(spec.catalog) | shuffle).items():
+        session.conf.set(key, value)
+    return session
 
 
 @dataclass(frozen=True)
