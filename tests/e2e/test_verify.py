@@ -142,8 +142,9 @@ def test_a_data_file_that_is_gone_is_named_and_nothing_is_compared(rig: Any) -> 
     path = data_file(java(rig)).location()
     with moved_away(path):
         verdict = verify(rig, deep=True)
-    assert broken(verdict) == {"files": [f"{path}: data file does not exist"]}
-    assert "offsets" not in {check.name for check in verdict.checks}
+    assert broken(verdict) == {"files": [f"data file does not exist: {path}"]}
+    assert check_of(verdict, "offsets").numbers == {}
+    assert noted(verdict) == ["not compared with the topic: the table cannot be read without these files"]
 
 
 def test_a_data_file_of_another_size_is_named(rig: Any) -> None:
@@ -153,7 +154,7 @@ def test_a_data_file_of_another_size_is_named(rig: Any) -> None:
         # Hadoop's local file system keeps a checksum beside the file; size alone is asked for here.
         verdict = verify(rig)
     size = file.fileSizeInBytes()
-    assert broken(verdict) == {"files": [f"{file.location()}: data file has 5 bytes, {size:,} are recorded"]}
+    assert broken(verdict) == {"files": [f"data file has 5 bytes, {size:,} are recorded: {file.location()}"]}
 
 
 def test_a_manifest_or_a_manifest_list_that_is_gone_is_named(rig: Any) -> None:
@@ -161,10 +162,10 @@ def test_a_manifest_or_a_manifest_list_that_is_gone_is_named(rig: Any) -> None:
     head = table.currentSnapshot()
     manifest = head.allManifests(table.io())[0].path()
     with moved_away(manifest):
-        assert broken(verify(rig, deep=True)) == {"files": [f"{manifest}: manifest does not exist"]}
+        assert broken(verify(rig, deep=True)) == {"files": [f"manifest does not exist: {manifest}"]}
     manifests = head.manifestListLocation()
     with moved_away(manifests):
-        assert broken(verify(rig, deep=True)) == {"files": [f"{manifests}: manifest list does not exist"]}
+        assert broken(verify(rig, deep=True)) == {"files": [f"manifest list does not exist: {manifests}"]}
 
 
 def test_rows_that_others_changed_are_named_and_their_offsets_too(rig: Any) -> None:

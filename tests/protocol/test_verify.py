@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from frazil.errors import TableChanged
 from frazil.protocol.plan import Log, SourceObserved
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Position, Range, Span
 from frazil.protocol.register import BatchId, Epoch, Generation, Register, batch_id, start_id
@@ -26,7 +27,14 @@ from frazil.protocol.verify import (
     check_rows,
 )
 from frazil.protocol.verify.finding import broken, many
-from frazil.protocol.verify.offsets import Comparison, Tally, check_offsets, plan_comparison
+from frazil.protocol.verify.offsets import (
+    Comparison,
+    Tally,
+    check_offsets,
+    is_readable,
+    not_compared,
+    plan_comparison,
+)
 
 UUID = "7c6f"
 NO_TOPIC_IDS: dict[str, str] = {}
@@ -208,6 +216,12 @@ def test_a_summary_with_another_span_than_its_batch_id_is_forged() -> None:
     wider = span(p0="10-20", p1="9-12").encode().replace("9-12", "9-11")
     forged = healthy().forge(2, lambda s: replace(s, summary={**s.summary, "frazil.span": wider}))
     assert "is not the name of its span" in messages(check_history(forged.seen()))
+
+
+def test_a_summary_that_no_frazil_wrote_is_an_error() -> None:
+    forged = healthy().forge(2, lambda s: replace(s, summary={**s.summary, "frazil.span": "what?"}))
+    with pytest.raises(TableChanged, match="the summary of snapshot 103 cannot be read"):
+        check_history(forged.seen())
 
 
 def test_batch_ids_from_before_a_table_was_renamed_prove_nothing() -> None:
@@ -512,6 +526,13 @@ class TestOffsets:
         assert check.level is Level.HOLDS
         assert "only counts can be compared" in check.says
         assert self.weigh(Tally(records_counted=9), has_origin=False).level is Level.BROKEN
+
+
+def test_a_table_whose_files_are_missing_is_not_compared() -> None:
+    files = check_files(healthy().seen(), FilesSeen(wrong=[broken("gone")], wrong_count=1))
+    assert is_readable(checks(healthy()))
+    assert not is_readable([files])
+    assert not_compared(healthy().seen()).level is Level.NOTED
 
 
 def test_tallies_add_up_and_keep_the_first_offsets() -> None:

@@ -31,7 +31,7 @@ from frazil.protocol.verify import (
     check_rows,
 )
 from frazil.protocol.verify.finding import broken
-from frazil.protocol.verify.offsets import is_worth_comparing
+from frazil.protocol.verify.offsets import is_readable, not_compared
 from frazil.spark import own_session
 from frazil.table.iceberg import Contents, IcebergCatalog, ReferencedFile, spark_catalog_conf
 
@@ -60,7 +60,9 @@ def verify_pipeline(
     side = _look_aside(spec, spark, catalog, anchor, tell)
     checks = [*anchor.checks, *(side.checks if side else [])]
     checks.append(check_dead_letters(anchor.seen, side.seen if side else None))
-    if deep and is_worth_comparing(checks):
+    if deep and not is_readable(checks):
+        checks.append(not_compared(anchor.seen))
+    elif deep:
         dead = (side.contents, side.seen) if side else None
         checks.append(compare_offsets(spec, spark, anchor.contents, anchor.seen, dead, tell))
     return Verdict(spec.pipeline.name, checks, deep)
@@ -175,7 +177,7 @@ class _Found:
         for file in files:
             if file.is_live_twice:
                 snapshots = ", ".join(map(str, file.added_by))
-                self.blame(file, f"{file.kind} is live {len(file.added_by)} times, added by snapshots {snapshots}")
+                self.blame(file, f"is live {len(file.added_by)} times, added by snapshots {snapshots}")
             if file.is_data:
                 self.data_files += 1
                 self.rows += file.rows * len(file.added_by)
@@ -186,7 +188,7 @@ class _Found:
         self.wrong_count += 1
         if len(self.wrong) < _NAMED:
             snapshot = file.added_by[-1] if file.added_by else None
-            self.wrong.append(broken(f"{file.path}: {why}", snapshot_id=snapshot, path=file.path))
+            self.wrong.append(broken(f"{file.kind} {why}: {file.path}", snapshot_id=snapshot, path=file.path))
 
     def result(self, *, is_complete: bool) -> FilesSeen:
         return FilesSeen(
@@ -215,9 +217,9 @@ class _Looking:
         before = self.found.wrong_count
         for file, size in zip(files, sizes, strict=True):
             if size is None:
-                self.found.blame(file, f"{file.kind} does not exist")
+                self.found.blame(file, "does not exist")
             elif file.size is not None and size != file.size:
-                self.found.blame(file, f"{file.kind} has {size:,} bytes, {file.size:,} are recorded")
+                self.found.blame(file, f"has {size:,} bytes, {file.size:,} are recorded")
         return self.found.wrong_count == before
 
 

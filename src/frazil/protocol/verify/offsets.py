@@ -255,6 +255,12 @@ def _says(comparison: Comparison, total: Tally, filters: bool, has_origin: bool)
     return says
 
 
-def is_worth_comparing(checks: Sequence[Check]) -> bool:
-    """A table whose files are missing cannot be read."""
+def not_compared(anchor: TableSeen) -> Check:
+    """For a table that cannot be read."""
+    finding = noted("not compared with the topic: the table cannot be read without these files")
+    return Check(anchor.table, "offsets", "", [finding])
+
+
+def is_readable(checks: Sequence[Check]) -> bool:
+    """Not so if a file is missing, or is another one."""
     return all(check.level < Level.BROKEN for check in checks if check.name == "files")
