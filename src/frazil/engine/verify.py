@@ -72,7 +72,8 @@ def _own_session(spec: PipelineSpec, spark: SparkSession) -> SparkSession:
     """A session that knows the catalog, and whose settings are nobody else's."""
     session = own_session(spark)
     shuffle = {"spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism)}
-    for key, value in (spark_catalog_conf(spec.catalog) | shuffle).items():
+    wished = {key: value for key, value in spec.spark.conf.items() if session.conf.isModifiable(key)}
+    for key, value in (shuffle | wished | spark_catalog_conf(spec.catalog)).items():
         session.conf.set(key, value)
     return session
 
