@@ -22,7 +22,7 @@ check: setup  ## lint, types, layers and the fast tests: before every commit
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/pytest -m "not real"
+	@$(BIN)/pytest -m "not real and not thorough"
 
 SEEDS  ?= 1000
 simulate: setup  ## run SEEDS=1000 made-up histories of a pipeline, or tell SEED=1234 step by step

@@ -69,6 +69,7 @@ for open_, close in ((b"[", b"]"), (b'{"x":', b"}")):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("depth", [1_000, 100_000])
 @pytest.mark.parametrize("kind", ["INT", "ARRAY<INT>", "STRUCT<x: INT>"])
 @pytest.mark.parametrize("catch_all", ["", "rest"])

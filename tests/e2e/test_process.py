@@ -193,7 +193,7 @@ def test_two_processes_on_one_pipeline_one_is_fenced_and_nothing_doubles(make_ri
             os.killpg(old.pid, signal.SIGCONT)
             rig.produce_orders(200, 100)
             output, _ = old.communicate(timeout=90)
-            assert old.returncode == 1
+            assert old.returncode == 1, output
             assert "taken this pipeline over" in output
             while wait_for(new, "epoch committed")["epoch"] < 3:
                 pass

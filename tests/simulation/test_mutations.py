@@ -34,6 +34,8 @@ from tests.simulation.broker import Partitioned
 from tests.simulation.run import first_failure
 from tests.simulation.settings import spec
 
+pytestmark = pytest.mark.thorough
+
 SEEDS = range(400)
 """How many histories a mutation has at most before it must have been noticed."""
 

@@ -14,6 +14,8 @@ from tests.simulation.run import telling
 from tests.simulation.settings import spec
 from tests.simulation.world import World
 
+pytestmark = pytest.mark.thorough
+
 RECORDS_FROM = 40
 """batches that are there to read when the coordinator starts"""
 

@@ -42,7 +42,7 @@ def test_everything_that_can_happen_does() -> None:
     assert [what for what in EXPECTED if fast_histories()[what] == 0] == []
 
 
-@pytest.mark.real
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", range(FAST, ALL, CHUNK))
 def test_whatever_happens_in_many_more_histories_every_row_is_there_once(first: int) -> None:
     """The same as above; here only because it takes longer than one likes to wait before a commit."""
@@ -55,7 +55,7 @@ def test_the_same_seed_is_the_same_history() -> None:
         assert list(map(str, first.trace)) == list(map(str, second.trace))
 
 
-@pytest.mark.real
+@pytest.mark.thorough
 def test_the_same_seed_is_the_same_history_in_another_process() -> None:
     """Nothing depends on the order of a set, which Python shuffles from one process to the next."""
     root = Path(__file__).parent.parent.parent

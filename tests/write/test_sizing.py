@@ -18,6 +18,8 @@ from frazil.table.files import MIB, WriteTarget, WrittenFile
 from frazil.write import FileName, TableWriter
 from frazil.write.file import prefix_of_size
 
+pytestmark = pytest.mark.thorough
+
 ROWS = 5_000
 COLUMNS_MAX = 40
 

@@ -14,9 +14,11 @@ from frazil.errors import StorageUnavailable
 from tests.write.test_files import files_no_larger_than
 from tests.write.test_sort import ASC, FIRST, by
 
+pytestmark = pytest.mark.thorough
+
 BY_CUSTOMER = (2, IdentityTransform(), "customer")
 BY_CITY = (9, IdentityTransform(), "city")
-CUSTOMERS = 200
+CUSTOMERS = 100
 
 
 def wide_batches(shop, seed: int, customers: int = CUSTOMERS, batches: int = 30, rows: int = 500):
@@ -40,7 +42,7 @@ def orders_by_customer(batches) -> dict[str | None, list[int]]:
     return found
 
 
-@pytest.mark.parametrize("max_waiting_bytes", [20_000, 2**26])
+@pytest.mark.parametrize("max_waiting_bytes", [100_000, 2**26])
 @pytest.mark.parametrize("max_open_files", [1, 8, 64, 500])
 def test_each_partition_gets_one_file_with_its_rows_as_they_came(shop, max_open_files, max_waiting_bytes):
     """FILE-08"""
@@ -56,7 +58,7 @@ def test_with_a_sort_order_the_rows_of_each_partition_are_sorted(shop):
     """FILE-08 and FILE-11"""
     batches = list(wide_batches(shop, seed=2))
     order = by((1, BucketTransform(2), ASC, FIRST), (1, IdentityTransform(), ASC, FIRST))
-    files = shop.write(shop.target(BY_CUSTOMER, sort_order_json=order), *batches, max_waiting_bytes=50_000)
+    files = shop.write(shop.target(BY_CUSTOMER, sort_order_json=order), *batches, max_waiting_bytes=100_000)
     assert len(files) == CUSTOMERS
     bucket = BucketTransform(2).transform(LongType())
     expected = {
@@ -68,7 +70,7 @@ def test_with_a_sort_order_the_rows_of_each_partition_are_sorted(shop):
 
 def test_no_more_files_are_open_than_allowed(shop):
     """FILE-08"""
-    writer = shop.writer(shop.target(BY_CUSTOMER), max_open_files=5, max_waiting_bytes=20_000)
+    writer = shop.writer(shop.target(BY_CUSTOMER), max_open_files=5, max_waiting_bytes=100_000)
     folder = str(shop.folder)
 
     def open_files() -> int:

@@ -62,6 +62,9 @@ _SETTLES_SOON = {
 }
 _SETTLING_PAUSE_S = 0.05
 _SERVE_CALLBACKS_EVERY_S = 0.1
+# Time limits are kept here. librdkafka aborts the whole process when its own one has passed and the answer comes
+# all the same, as it does after the process was stopped for a while (measured).
+_LIBRDKAFKA_PATIENCE_S = 600.0
 _CLOSING_PATIENCE_S = 2.0
 
 Answer = TypeVar("Answer")
@@ -136,7 +139,7 @@ class KafkaTopics:
 
     def _describe(self, request: _Request) -> dict[str, _Topic]:
         names = TopicCollection(self._spec.topics)
-        asked = self._admin.describe_topics(names, request_timeout=request.left_s)
+        asked = self._admin.describe_topics(names, request_timeout=_LIBRDKAFKA_PATIENCE_S)
         topics = {}
         for name, future in asked.items():
             try:
@@ -207,7 +210,7 @@ class KafkaTopics:
         asked = self._admin.list_offsets(
             {TopicPartition(*partition): spec for partition in partitions},
             isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=request.left_s,
+            request_timeout=_LIBRDKAFKA_PATIENCE_S,
         )
         return {(p.topic, p.partition): future for p, future in asked.items()}
 
@@ -276,8 +279,7 @@ class _Request:
             except TimeoutError:
                 self._admin.poll(0)
                 self._complaints.stop_if_refused(self.waited_s)
-                # librdkafka ends the request itself; this limit is for the case that it does not.
-                if self.waited_s > self._timeout_s + 1:
+                if self.waited_s > self._timeout_s:
                     raise self._complaints.unanswered(self.what, self.waited_s) from None
             except KafkaException as error:
                 self._admin.poll(0)
@@ -297,6 +299,7 @@ class _Acknowledgements:
         self._group_id = group_id
         self._timeout_s = timeout_s
         self._under_way: Future[object] | None = None
+        self._sent_at = 0.0
         self._next: Frontier | None = None
         self._failing = False
 
@@ -305,6 +308,8 @@ class _Acknowledgements:
         if self._under_way is None or self._under_way.done():
             self._settle()
             self._commit_next()
+        elif time.monotonic() - self._sent_at > self._timeout_s:
+            self._report(TimeoutError(f"no answer in {self._timeout_s:g} s"))
 
     def finish(self) -> None:
         deadline = time.monotonic() + _CLOSING_PATIENCE_S
@@ -321,8 +326,8 @@ class _Acknowledgements:
             return
         group = ConsumerGroupTopicPartitions(self._group_id, _as_kafka(frontier))
         try:
-            asked = self._admin.alter_consumer_group_offsets([group], request_timeout=self._timeout_s)
-            self._under_way = asked[self._group_id]
+            asked = self._admin.alter_consumer_group_offsets([group], request_timeout=_LIBRDKAFKA_PATIENCE_S)
+            self._under_way, self._sent_at = asked[self._group_id], time.monotonic()
         except (KafkaException, ValueError) as error:
             self._report(error)
 
