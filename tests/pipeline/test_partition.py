@@ -124,6 +124,8 @@ def test_a_transform_that_does_not_fit_the_columns_type_is_refused(text: str, pr
         "bucket(0, customer)",
         "bucket(-1, customer)",
         "bucket(1.5, customer)",
+        "bucket(٣, customer)",
+        "bucket(99999999999, customer)",
         "bucket(², customer)",
         "truncate(4)",
         "bucket(1, 2, customer)",
@@ -159,6 +161,16 @@ def test_a_field_may_be_named(text: str) -> None:
 def test_a_field_named_like_another_field_or_column_is_refused() -> None:
     assert "there is a field called shard already" in refusal("bucket(4, order_id) AS shard", "customer AS shard")
     assert "as a column of the table is already" in refusal("bucket(4, order_id) AS customer")
+
+
+def test_a_coarser_time_beside_a_finer_one_is_refused() -> None:
+    """As Iceberg's own builder does."""
+    assert "keep the finer one" in refusal("day(placed_at)", "hour(placed_at)")
+
+
+def test_floating_numbers_are_no_partitions() -> None:
+    with pytest.raises(ConfigError, match="NaN cannot be a partition value"):
+        parse_partition(["weight"], parse_schema("weight DOUBLE"))
 
 
 def test_a_field_inside_a_list_is_refused() -> None:

@@ -140,8 +140,8 @@ def test_a_misspelt_type_is_pointed_at_and_the_nearest_named() -> None:
         ("a DECIMAL(2,3)", "DECIMAL(2,3) is not possible"),
         ("a DECIMAL(x)", "expected a number, got x"),
         ("s STRUCT<a: DECIMAL(39)>", "DECIMAL(39,0) is not possible (column a)"),
-        ("a FIXED", "FIXED needs a length of 1 or more (column a)"),
-        ("a FIXED(0)", "FIXED needs a length of 1 or more (column a)"),
+        ("a FIXED", "FIXED needs a length of 1 to 1,048,576 (column a)"),
+        ("a FIXED(0)", "FIXED needs a length of 1 to 1,048,576 (column a)"),
         ("a TIME(3)", "TIME(3) is not possible (column a)"),
         ("a VARIANT", "VARIANT cannot be written (column a)"),
         ("a VARIANT", "decode.catch_all"),
@@ -158,3 +158,16 @@ def test_a_refusal_says_what_was_expected_and_where(text: str, expected: str) ->
 @pytest.mark.parametrize("text", ["a INT, a STRING", "a INT, A INT", "s STRUCT<x: INT, X: INT>"])
 def test_a_column_declared_twice_is_refused(text: str) -> None:
     assert "declared twice" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("`a.b` INT, a STRUCT<b: INT>", "multiple fields for name a.b"),
+        ("a " + "ARRAY<" * 400 + "INT" + ">" * 400, "nested more than 50 levels deep"),
+        ("a FIXED(99999999999)", "FIXED needs a length of 1 to 1,048,576"),
+    ],
+)
+def test_a_schema_that_no_table_can_have_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_schema(text)

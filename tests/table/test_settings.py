@@ -111,6 +111,9 @@ def test_bloom_filters_come_from_the_properties_of_the_files_format() -> None:
         ("write.format.default", "csv", "allowed are parquet, orc, avro"),
         ("write.distribution-mode", "some", "allowed are none, hash, range"),
         ("write.location-provider.impl", "com.example.Mine", "write.data.path"),
+        ("write.parquet.compression-codec", "brotli", "frazil can write zstd, snappy, lz4, gzip, none"),
+        ("write.orc.compression-strategy", "foo", "allowed are speed, compression"),
+        ("write.metadata.metrics.max-inferred-column-defaults", "abc", "a whole number"),
         ("write.folder-storage.path", "s3://old", "set write.data.path instead"),
         ("write.object-storage.path", "s3://old", "set write.data.path instead"),
     ],
@@ -120,6 +123,28 @@ def test_a_property_that_makes_no_sense_is_named(key: str, value: str, expected:
         with_settings(WriteTarget("shop.orders", "file:/d", SCHEMA, "{}", properties={key: value}), wish())
     assert f"shop.orders has the property {key} = {value!r}" in str(refused.value)
     assert expected in str(refused.value)
+
+
+def test_a_property_that_the_pipeline_file_overrides_may_make_no_sense() -> None:
+    overridden = wish(distribution="none", file_format="parquet", target_file_size=MIB, compression="zstd")
+    target = settled(
+        overridden,
+        write__distribution_mode="foo",
+        write__format__default="csv",
+        write__target_file_size_bytes="x",
+        write__parquet__compression_codec="brotli",
+    )
+    assert (target.distribution, target.file_format) == ("none", "parquet")
+
+
+def test_a_level_that_the_tables_codec_does_not_have_is_ignored_as_iceberg_does() -> None:
+    target = settled(wish(), write__parquet__compression_codec="snappy", write__parquet__compression_level="3")
+    assert (target.compression, target.compression_level) == ("snappy", None)
+
+
+def test_bloom_filters_are_refused_where_the_tables_files_have_none() -> None:
+    with pytest.raises(ConfigError, match=r"table\.bloom_filters: shop\.orders has avro files"):
+        settled(wish(bloom_filters=["customer"]), write__format__default="avro")
 
 
 def test_what_the_pipeline_file_says_of_files_becomes_a_new_tables_properties() -> None:

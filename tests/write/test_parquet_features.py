@@ -9,10 +9,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, UUIDType
 
 from frazil.errors import ConfigError
+from frazil.pipeline.schema import parse_schema
+from frazil.table.files import WriteTarget
+from frazil.write import FileName, TableWriter
 
 MIB = 1024 * 1024
 
@@ -130,3 +135,15 @@ def test_uuids_have_counts_but_nothing_that_readers_would_order_them_by(shop):
     assert not found["id"].has_column_index
     assert (file.value_counts, file.null_value_counts) == ({1: 3, 2: 3}, {1: 1, 2: 0})
     assert set(file.lower_bounds) == set(file.upper_bounds) == {2}
+
+
+def test_fields_inside_of_columns_keep_names_that_are_no_plain_words(tmp_path):
+    """Columns themselves are renamed as Java does it; readers find both by their ids."""
+    schema = parse_schema("`user-agent` STRING, st STRUCT<`user-agent`: STRING, l: ARRAY<STRUCT<`a b`: INT>>>")
+    target = WriteTarget("shop.t", f"file:{tmp_path}", schema.model_dump_json(), PartitionSpec().model_dump_json())
+    writer = TableWriter(target, FileName("w", 1, 0))
+    row = {"user-agent": "x", "st": {"user-agent": "y", "l": [{"a b": 1}]}}
+    writer.write(pa.RecordBatch.from_pylist([row], schema=schema_to_pyarrow(schema, include_field_ids=False)))
+    (file,) = writer.close()
+    read = pq.read_table(file.path.removeprefix("file:")).to_pylist()
+    assert read == [{"user_x2Dagent": "x", "st": row["st"]}]

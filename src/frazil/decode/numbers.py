@@ -72,20 +72,14 @@ class Chunk:
     def plain(self, suspects: Places, root: Node) -> list[bytes]:
         """The values, those at suspect places with plain numbers: the very same list when nothing had to change."""
         numbers = [place for place in suspects.tolist() if _is_within_a_number(self.text, place, root)]
-        odd = [place for place in numbers if self._is_odd(place, root)]
-        if not odd:
+        if not numbers:
             return self.values
-        plain = self.values.copy()
         sizes = np.fromiter(map(len, self.values), np.int64, len(self.values)) + len(self.gap + self.key)
         ends = np.cumsum(sizes) + self.text.index(self.key)
-        for index in np.unique(np.searchsorted(ends, odd)):
-            plain[index] = with_plain_numbers(plain[index], root)
-        return plain
-
-    def _is_odd(self, place: int, root: Node) -> bool:
-        start = self.text.rfind(self.key, 0, place) + len(self.key)
-        value = self.text[start : self.text.find(self.gap + self.key, place)]
-        return with_plain_numbers(value, root) != value
+        odd = {index: with_plain_numbers(self.values[index], root) for index in set(np.searchsorted(ends, numbers))}
+        if all(self.values[index] == value for index, value in odd.items()):
+            return self.values
+        return [odd.get(index, value) for index, value in enumerate(self.values)]
 
 
 def _is_within_a_number(text: bytes, place: int, root: Node) -> bool:
@@ -117,7 +111,9 @@ def long_runs_of_digits(text: bytes) -> Places:
     zeros = words[at] == _ZEROS
     row = np.zeros(len(at), bool)
     row[_WORDS_IN_A_ROW - 1 :] = at[_WORDS_IN_A_ROW - 1 :] - at[: 1 - _WORDS_IN_A_ROW] == _WORDS_IN_A_ROW - 1
-    return cast(Places, at[zeros | row | _is_exponent(words, at)] * _WORD.itemsize)
+    signs = at[zeros | row | _is_exponent(words, at)]
+    # One place is enough of each run: words that follow each other belong to the same number.
+    return cast(Places, signs[np.diff(signs, prepend=-2) > 1] * _WORD.itemsize)
 
 
 def _is_exponent(words: Places, at: Places) -> Places:

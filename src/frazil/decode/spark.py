@@ -3,6 +3,7 @@
 UUID                  text, as Iceberg's Spark shows it
 FIXED                 BINARY
 TIME, nanoseconds     refused: Spark 4.1 has a TIME but does not take it from Arrow, and no nanoseconds
+a dot or a backquote  refused in a column's name: PySpark cannot hand such a column to Python
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from frazil.errors import ConfigError
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of the rows that `as_spark` makes of rows with this one."""
+    for name in schema.names:
+        if "`" in name or "." in name:
+            raise ConfigError(
+                f"column {name}: PySpark cannot hand over a column with a dot or a backquote in its name",
+                "rename the column, or do without transform.sql",
+            )
     return pa.schema([each.with_type(_spark_type(each.type, each.name)) for each in schema])
 
 

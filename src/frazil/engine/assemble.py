@@ -18,6 +18,7 @@ from frazil.source import Source, Wants
 from frazil.source.generator import GeneratorPlanner
 from frazil.source.kafka import KafkaTopics
 from frazil.spark import open_session
+from frazil.table.files import WriteTarget
 from frazil.table.iceberg import (
     IcebergCatalog,
     IcebergTable,
@@ -25,6 +26,7 @@ from frazil.table.iceberg import (
     new_table_properties,
     spark_catalog_conf,
     spark_to_iceberg,
+    with_settings,
 )
 
 
@@ -62,8 +64,14 @@ def decode_plan(spec: PipelineSpec) -> DecodePlan:
         binary=told.binary,
     )
     if spec.transform is None:
-        require_fit(spec.table, plan.schema)
+        _require_possible(spec.table, plan.schema)
     return plan
+
+
+def _require_possible(table: TableSection, schema: Schema) -> None:
+    """Refuses what a new table could not be, before there is one."""
+    require_fit(table, schema)
+    with_settings(WriteTarget(table.name, "", schema.model_dump_json(), "", table.properties), table)
 
 
 def open_spark(spec: PipelineSpec, master: str | None = None) -> SparkSession:
@@ -107,12 +115,12 @@ def plan_lane(spec: PipelineSpec, spark: SparkSession, decode: DecodePlan) -> tu
         native = NativeLane(spark, decode)
         if spec.table.distribution == "hash" and not native.can_shuffle:
             raise ConfigError(
-                'table.distribution = "hash": rows cannot go from task to task, because Spark has no type for TIME '
-                "and nanosecond columns",
-                'use "none" or "auto", or declare them as STRING',
+                'table.distribution = "hash": rows cannot go from task to task: Spark takes no columns of TIME or '
+                "nanoseconds, and PySpark none with a dot or a backquote in its name",
+                'use "none" or "auto", or change these columns',
             )
         return native, decode.schema
     lane = SqlLane(spark, spec.transform.sql, decode)
     schema = spark_to_iceberg(spark, lane.result_schema())
-    require_fit(spec.table, schema)
+    _require_possible(spec.table, schema)
     return lane, schema

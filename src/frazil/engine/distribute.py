@@ -13,13 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import structlog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform, VoidTransform
+from pyiceberg.types import BinaryType, IcebergType, StringType, StructType, UUIDType
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from frazil.spark import jvm
 from frazil.table.files import WriteTarget, WrittenFile
+from frazil.write.partition import path_to
 
 FILES_SPARED_MIN = 64
 """Fewer files than this are not worth a shuffle."""
@@ -30,6 +34,9 @@ _ADVISORY_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _SPLIT_SHARE = 1 / 4
 """A partition value is split over tasks when each gets at least this share of a full file."""
 _KEY = "__frazil_partition_{}"
+_NO_MARKS = str.maketrans("(),", "___")
+
+log = structlog.get_logger()
 
 
 @dataclass
@@ -66,17 +73,36 @@ class Distribution:
 def gathered(session: SparkSession, rows: DataFrame, target: WriteTarget) -> DataFrame:
     """The same rows, those of one partition value in one task; a value of very many rows in a few.
 
-    Spark's rebalancing also puts small partitions together, and takes keys that are plain columns only.
+    Spark's rebalancing also puts small partitions together, and takes keys that are plain columns only. Rows that
+    Spark cannot bring together, because of how a column is called for example, stay where they are: that costs
+    files, and no more.
     """
-    schema = Schema.model_validate_json(target.schema_json)
-    keys = {
-        _KEY.format(n): _key(session, rows, schema.find_column_name(field.source_id) or "", field, n)
-        for n, field in enumerate(_fields(target))
-    }
     if not session.sparkContext.getConf().contains(_ADVISORY_SIZE):
         session.conf.set(_ADVISORY_SIZE, str(int(_SPLIT_SHARE * target.target_file_size_bytes)))
-    keyed = rows.selectExpr("*", *(f"{expression} AS {name}" for name, expression in keys.items()))
-    return keyed.hint("rebalance", *keys).drop(*keys)
+    try:
+        keys = _keys(session, rows, target)
+        keyed = rows.selectExpr("*", *(f"{expression} AS {name}" for name, expression in keys.items()))
+        return keyed.hint("rebalance", *keys).drop(*keys) if keys else rows
+    except PySparkException as refused:
+        log.warning("rows cannot be brought together by partition", table=target.table, error=str(refused))
+        return rows
+
+
+def _keys(session: SparkSession, rows: DataFrame, target: WriteTarget) -> dict[str, str]:
+    """A column for each partition field whose source the rows bring; one that they lack is null in all of them."""
+    schema = Schema.model_validate_json(target.schema_json)
+    keys = {}
+    for number, each in enumerate(_fields(target)):
+        names = _names(schema.as_struct(), path_to(schema.as_struct(), each.source_id))
+        if names[0] in rows.columns:
+            keys[_KEY.format(number)] = _key(session, rows, names, each, schema.find_type(each.source_id))
+    return keys
+
+
+def _names(struct: StructType, path: list[int]) -> list[str]:
+    """The names that lead to a field through the structs around it."""
+    field = struct.fields[path[0]]
+    return [field.name, *(_names(field.field_type, path[1:]) if isinstance(field.field_type, StructType) else [])]
 
 
 def _fields(target: WriteTarget) -> list[PartitionField]:
@@ -84,20 +110,29 @@ def _fields(target: WriteTarget) -> list[PartitionField]:
     return [field for field in spec.fields if not isinstance(field.transform, VoidTransform)]
 
 
-def _key(session: SparkSession, rows: DataFrame, column: str, field: PartitionField, number: int) -> str:
-    """An expression that is the same for all rows of a partition value, as far as Spark's types allow."""
-    path = ".".join(f"`{part}`" for part in column.split("."))
+def _key(session: SparkSession, rows: DataFrame, names: list[str], field: PartitionField, kind: IcebergType) -> str:
+    """An expression that is the same for all rows of a partition value."""
+    path = ".".join("`" + name.replace("`", "``") + "`" for name in names)
     match field.transform:
         case IdentityTransform():
             return path
-        case BucketTransform(num_buckets=size):
-            register = jvm(session).org.apache.iceberg.spark.IcebergSpark.registerBucketUDF
-        case TruncateTransform(width=size):
-            register = jvm(session).org.apache.iceberg.spark.IcebergSpark.registerTruncateUDF
+        case BucketTransform(num_buckets=buckets):
+            # Spark has UUIDs as texts, and they are put into buckets by their bytes.
+            value = f"unhex(replace({path}, '-', ''))" if isinstance(kind, UUIDType) else path
+            return _transformed(session, rows, "Bucket", value, buckets)
+        case TruncateTransform(width=width) if isinstance(kind, StringType | BinaryType):
+            return f"substring({path}, 1, {width})"
+        case TruncateTransform(width=width):
+            return _transformed(session, rows, "Truncate", path, width)
         case timed:
             return f"date_trunc('{timed}', {path})"
-    kind = jvm(session).org.apache.spark.sql.types.DataType.fromJson(
-        rows.selectExpr(path).schema[0].dataType.json()
-    )
-    register(session._jsparkSession, f"frazil_transform_{number}", kind, size)
-    return f"frazil_transform_{number}({path})"
+
+
+def _transformed(session: SparkSession, rows: DataFrame, transform: str, value: str, size: int) -> str:
+    """Iceberg's own transform of a value, as a function that is registered for its type."""
+    java = jvm(session)
+    kind = rows.selectExpr(value).schema[0].dataType
+    name = f"frazil_{transform}_{size}_{kind.simpleString()}".translate(_NO_MARKS).lower()
+    register = getattr(java.org.apache.iceberg.spark.IcebergSpark, f"register{transform}UDF")
+    register(session._jsparkSession, name, java.org.apache.spark.sql.types.DataType.fromJson(kind.json()), size)
+    return f"{name}({value})"

@@ -29,6 +29,16 @@ def codec_name(compression: str) -> str:
     return _SAME.get(compression.lower(), compression.lower())
 
 
+def codecs_of(file_format: str) -> tuple[str, ...]:
+    """All that files of this format can be written with."""
+    return _CODECS[file_format]
+
+
+def has_level(file_format: str, codec: str, level: int | None) -> bool:
+    """Whether the codec has this level there."""
+    return level is not None and level in _LEVELS[file_format].get(codec, range(0))
+
+
 def check_codec(file_format: str, compression: str, level: int | None) -> None:
     """Raises ConfigError unless files of this format can be written with this codec at this level."""
     codec = codec_name(compression)
@@ -38,7 +48,7 @@ def check_codec(file_format: str, compression: str, level: int | None) -> None:
             f"choose one of {', '.join(_CODECS[file_format])}",
         )
     levels = _LEVELS[file_format].get(codec)
-    if level is None or (levels and level in levels):
+    if level is None or has_level(file_format, codec, level):
         return
     raise ConfigError(
         f"table.compression_level = {level}: {_what_is_allowed(file_format, codec, levels)}",

@@ -75,6 +75,8 @@ _TEXT_NAMES = frozenset({"VARCHAR", "CHAR"})
 _NESTED_NAMES = frozenset({"ARRAY", "MAP", "STRUCT"})
 _TYPE_NAMES = sorted(_PLAIN_TYPES.keys() | _DECIMAL_NAMES | _TEXT_NAMES | _NESTED_NAMES | {"FIXED", "TIME"})
 _TIME_DIGITS = 6
+_FIXED_MAX = 2**20
+_DEPTH_MAX = 50
 _DECIMAL_DIGITS_MAX = 38
 _DECIMAL_DEFAULT = (10, 0)
 
@@ -110,7 +112,12 @@ _TOKEN = re.compile(
 def parse_schema(text: str) -> Schema:
     """The Iceberg schema of a DDL text, its field ids counted from 1, top-level columns first."""
     fields = _Parser(text).columns()
-    return assign_fresh_schema_ids(Schema(*fields))
+    try:
+        schema = assign_fresh_schema_ids(Schema(*fields))
+        schema.column_names  # noqa: B018  # pyiceberg looks for names that mean two columns only when asked
+    except ValueError as error:
+        raise ConfigError(f"schema: {error}", "rename one of the columns; a dot leads into a struct") from error
+    return schema
 
 
 def render_schema(schema: Schema) -> str:
@@ -162,6 +169,7 @@ class _Parser:
         self._next = 0
         # Provisional ids only have to differ; assign_fresh_schema_ids gives the real ones.
         self._ids: Iterator[int] = count(1)
+        self._depth = 0
 
     def columns(self) -> list[NestedField]:
         fields = self._fields()
@@ -223,6 +231,9 @@ class _Parser:
         self._refuse(token, f"{token} is not a type (column {owner})", _suggestion(name))
 
     def _nested(self, name: str, owner: str) -> IcebergType:
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
+            self._refuse(self._peek(), f"types are nested more than {_DEPTH_MAX} levels deep")
         self._expect_mark("<", f"after {name}")
         kind: IcebergType
         if name == "ARRAY":
@@ -235,12 +246,13 @@ class _Parser:
         else:
             kind = StructType(*self._fields())
         self._expect_mark(">", f"to close {name}")
+        self._depth -= 1
         return kind
 
     def _fixed(self, name: _Token, owner: str) -> FixedType:
         length = self._numbers(at_most=1)
-        if not length or length[0] < 1:
-            self._refuse(name, f"FIXED needs a length of 1 or more (column {owner})", "such as FIXED(16)")
+        if not length or not 1 <= length[0] <= _FIXED_MAX:
+            self._refuse(name, f"FIXED needs a length of 1 to {_FIXED_MAX:,} (column {owner})", "such as FIXED(16)")
         return FixedType(length[0])
 
     def _time(self, name: _Token, owner: str) -> TimeType:

@@ -29,19 +29,26 @@ from frazil.errors import ConfigError
 
 AnyTransform = Transform[Any, Any]
 
-COLUMN = r"(?:[\w.]+|`[^`]+`)"
+COLUMN = r"(?:[\w.]+|`(?:[^`]|``)+`)"
 TERM = rf"(?:\w+\s*\([^()]*\)|{COLUMN})"
 
 _CALL = re.compile(r"(\w+)\s*\(([^()]*)\)")
-_TIMED: dict[str, Callable[[], AnyTransform]] = {
+_PLAIN: dict[str, Callable[[], AnyTransform]] = {
     "year": YearTransform,
+    "years": YearTransform,
     "month": MonthTransform,
+    "months": MonthTransform,
     "day": DayTransform,
+    "days": DayTransform,
     "hour": HourTransform,
+    "hours": HourTransform,
     "identity": IdentityTransform,
 }
 _SIZED: dict[str, Callable[[int], AnyTransform]] = {"bucket": BucketTransform, "truncate": TruncateTransform}
-_KNOWN = [*_TIMED, *_SIZED]
+_KNOWN = ["year", "month", "day", "hour", "identity", *_SIZED]
+_SIZE = re.compile("[0-9]{1,10}")
+_SIZE_MAX = 2**31 - 1
+"""Iceberg keeps it in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +80,14 @@ def parse_term(key: str, text: str, schema: Schema) -> Term:
 def _read(key: str, text: str) -> tuple[AnyTransform, str]:
     call = _CALL.fullmatch(text)
     if call is None:
-        return IdentityTransform(), text.strip("`")
-    name, arguments = call[1].lower(), [argument.strip().strip("`") for argument in call[2].split(",")]
-    if (timed := _TIMED.get(name.removesuffix("s"))) is not None:
+        return IdentityTransform(), unquoted(text)
+    name, arguments = call[1].lower(), [unquoted(argument.strip()) for argument in call[2].split(",")]
+    if (plain := _PLAIN.get(name)) is not None:
         if len(arguments) != 1 or not arguments[0]:
             raise ConfigError(f"{key}: {text!r}: {name} takes one column")
-        return timed(), arguments[0]
+        return plain(), arguments[0]
     if (sized := _SIZED.get(name)) is not None:
-        if len(arguments) != 2 or not arguments[0].isdecimal() or int(arguments[0]) < 1:
+        if len(arguments) != 2 or not _SIZE.fullmatch(arguments[0]) or not 1 <= int(arguments[0]) <= _SIZE_MAX:
             raise ConfigError(f"{key}: {text!r}: {name} takes a whole number and a column")
         return sized(int(arguments[0])), arguments[1]
     near = difflib.get_close_matches(name, _KNOWN, 1)
@@ -88,6 +95,11 @@ def _read(key: str, text: str) -> tuple[AnyTransform, str]:
         f"{key}: {text!r}: unknown transform {name!r}; known are {', '.join(_KNOWN)}",
         f"did you mean {near[0]}?" if near else "",
     )
+
+
+def unquoted(name: str) -> str:
+    """A name without the backquotes around it; one inside of it is written twice."""
+    return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
 
 
 def _fitting(transform: AnyTransform) -> str:

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZE_MAX = 2**50
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _OUTER_COMMA = re.compile(r",(?![^(]*\))")
 
@@ -32,6 +33,8 @@ def parse_size_bytes(value: object) -> object:
         amount, unit = _split(value)
         if unit not in _BYTES:
             raise ValueError('a size such as "512KB", "128MB" or "1GB"')
+        if amount * _BYTES[unit] > _SIZE_MAX:
+            raise ValueError("a size that a disk may have")
         value = int(amount * _BYTES[unit])
     if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
         raise ValueError("a size larger than zero")

@@ -30,7 +30,7 @@ def distinct_values(schema: Schema, rows: pa.Table, field_id: int) -> int:
     return int(pc.count_distinct(pa.chunked_array(values)).as_py()) if values else 0
 
 
-def distinct_values_max(share: float) -> int:
+def distinct_values_max(share: float, size_max: int = BLOOM_BYTES_MAX) -> int:
     """For how many distinct values the largest filter still keeps its share of false positives."""
     bits_per_value = -_WORDS / math.log(1 - share ** (1 / _WORDS))
-    return max(1, int(BLOOM_BYTES_MAX * 8 / bits_per_value))
+    return max(1, int(size_max * 8 / bits_per_value))

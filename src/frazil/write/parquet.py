@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema, sanitize_column_names
 
 from frazil.pipeline.codecs import check_codec, codec_name
 from frazil.table.files import MIB, WriteTarget
-from frazil.write.bloom import bloom_columns, distinct_values, distinct_values_max
+from frazil.write.bloom import BLOOM_BYTES_MAX, bloom_columns, distinct_values, distinct_values_max
 from frazil.write.encode import Sink
 from frazil.write.metrics import MetricsPlan
 
@@ -34,7 +34,7 @@ class Parquet:
 
     def __init__(self, target: WriteTarget, schema: Schema) -> None:
         check_codec("parquet", target.compression, target.compression_level)
-        file_schema = sanitize_column_names(schema)
+        file_schema = _plainly_named(schema)
         self._target = target
         self._schema = schema
         self.arrow_schema: pa.Schema = schema_to_pyarrow(file_schema)
@@ -52,9 +52,9 @@ class Parquet:
             compression=codec_name(target.compression),
             compression_level=target.compression_level,
             use_dictionary=self._leaves_that_repeat(rows) if target.dictionary else False,
-            dictionary_pagesize_limit=DICTIONARY_BYTES_MAX,
+            dictionary_pagesize_limit=self._number("write.parquet.dict-size-bytes", DICTIONARY_BYTES_MAX),
             data_page_size=target.page_size_bytes,
-            max_rows_per_page=PAGE_ROWS_MAX,
+            max_rows_per_page=self._number("write.parquet.page-row-limit", PAGE_ROWS_MAX),
             write_statistics=self.metrics.leaves_with_statistics,
             write_page_index=True,
             write_page_checksum=True,
@@ -65,12 +65,16 @@ class Parquet:
         writer.add_key_value_metadata({"iceberg.schema": self._target.schema_json})
         return ParquetEncoder(writer, self.metrics)
 
+    def _number(self, key: str, default: int) -> int:
+        return int(self._target.properties.get(key, default))
+
     def _bloom_options(self, rows: pa.Table) -> dict[str, dict[str, Any]]:
         """Filters as large as the first row group needs them: a small file gets small ones."""
+        size_max = self._number("write.parquet.bloom-filter-max-bytes", BLOOM_BYTES_MAX)
         return {
             path: {
                 "fpp": share,
-                "ndv": min(max(1, distinct_values(self._schema, rows, id_)), distinct_values_max(share)),
+                "ndv": min(max(1, distinct_values(self._schema, rows, id_)), distinct_values_max(share, size_max)),
             }
             for path, (id_, share) in self._blooms.items()
         }
@@ -104,6 +108,18 @@ class ParquetEncoder:
 
     def abandon(self) -> None:
         self._writer.is_open = False  # otherwise pyarrow writes a footer when the writer is collected
+
+
+def _plainly_named(schema: Schema) -> Schema:
+    """The schema with columns named as Java's writer does it, without characters that Avro does not know.
+
+    Fields inside of columns keep their names: readers find them by id, and rows need not be made anew for it.
+    """
+    named = sanitize_column_names(schema)
+    fields = [
+        own.model_copy(update={"name": plain.name}) for own, plain in zip(schema.fields, named.fields, strict=True)
+    ]
+    return Schema(*fields, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
 
 
 def _repeats(values: pa.ChunkedArray) -> bool:

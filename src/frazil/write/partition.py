@@ -118,7 +118,7 @@ def _numbered(values: pa.Array) -> pa.Array:
 
 def transformed(schema: Schema, field: PartitionField | SortField) -> Callable[[pa.RecordBatch], pa.Array]:
     """How to compute from a batch what rows are partitioned or sorted by, in a plain type."""
-    path = _path_to(schema.as_struct(), field.source_id)
+    path = path_to(schema.as_struct(), field.source_id)
     transform = _transform_of(field, schema.find_type(field.source_id))
 
     def column(batch: pa.RecordBatch) -> pa.Array:
@@ -164,12 +164,12 @@ def _unit(timestamps: pa.Array) -> int:
     return instants.NANOS if timestamps.type.unit == "ns" else instants.MICROS
 
 
-def _path_to(struct: StructType, field_id: int) -> list[int]:
+def path_to(struct: StructType, field_id: int) -> list[int]:
     """Positions that lead to a field through the structs around it; empty if it is not in there."""
     for position, field in enumerate(struct.fields):
         if field.field_id == field_id:
             return [position]
-        if isinstance(field.field_type, StructType) and (below := _path_to(field.field_type, field_id)):
+        if isinstance(field.field_type, StructType) and (below := path_to(field.field_type, field_id)):
             return [position, *below]
     return []
 

@@ -3,7 +3,7 @@
 from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalog_conf
 from frazil.table.iceberg.contents import Contents, ReferencedFile
 from frazil.table.iceberg.schema import spark_to_iceberg
-from frazil.table.iceberg.settings import new_table_properties
+from frazil.table.iceberg.settings import new_table_properties, with_settings
 from frazil.table.iceberg.table import IcebergTable
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "new_table_properties",
     "spark_catalog_conf",
     "spark_to_iceberg",
+    "with_settings",
 ]

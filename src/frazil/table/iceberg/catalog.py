@@ -172,11 +172,11 @@ def _properties(wish: TableWish) -> dict[str, str]:
     """Those of a new table; its format version is as high as its types need."""
     needed = format_version_needed(wish.schema)
     given = {**NEW_TABLE_PROPERTIES, "format-version": str(needed), **wish.properties}
-    if int(given["format-version"]) < needed:
+    version = given["format-version"]
+    if not version.isdecimal() or int(version) < needed:
         raise ConfigError(
-            f'table.properties: "format-version" = "{given["format-version"]}", but {wish.name} has a column type '
-            f"that needs {needed}",
-            f'leave it out, or say "{needed}"',
+            f'table.properties: "format-version" = "{version}", but {wish.name} needs {needed} for its columns',
+            "leave it out: it is chosen by the columns",
         )
     return given
 

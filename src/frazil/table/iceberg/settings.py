@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyiceberg.schema import Schema
 
 from frazil.errors import ConfigError
-from frazil.pipeline.codecs import check_codec
+from frazil.pipeline.codecs import check_codec, codecs_of, has_level
 from frazil.pipeline.fit import can_have_bloom_filter
 from frazil.pipeline.spec import TableSection
 from frazil.table.files import WriteTarget
@@ -21,6 +21,14 @@ _BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
 _ORC_BLOOM = "write.orc.bloom.filter.columns"
 _ORC_BLOOM_FPP = "write.orc.bloom.filter.fpp"
 _FPP = 0.01
+_DEFAULT_CODEC = "zstd"
+
+_WORKERS_NUMBERS = (
+    "write.metadata.metrics.max-inferred-column-defaults",
+    "write.parquet.page-row-limit",
+    "write.parquet.dict-size-bytes",
+    "write.parquet.bloom-filter-max-bytes",
+)
 
 _FORMATS = ("parquet", "orc", "avro")
 _CODECS = {"uncompressed": "none", "zlib": "gzip", "lz4_raw": "lz4", "deflate": "gzip"}
@@ -37,16 +45,11 @@ def data_location(table_location: str, properties: Mapping[str, str]) -> str:
 def with_settings(target: WriteTarget, wish: TableSection) -> WriteTarget:
     """The target with everything filled in that both the pipeline file and the table's properties may say."""
     properties = _Properties(target.table, target.properties)
-    properties.refuse(_CUSTOM_LOCATIONS, "workers have no JVM to run it in: unset it, or use write.data.path")
-    if not properties.text(_DATA_PATH):
-        for former in _FORMER_DATA_PATHS:
-            properties.refuse(former, f"Iceberg no longer follows it: set {_DATA_PATH} instead")
+    _require_followable(properties)
     file_format = wish.file_format or properties.choice("write.format.default", _FORMATS) or target.file_format
+    if file_format == "avro" and wish.bloom_filters:
+        raise ConfigError(f"table.bloom_filters: {target.table} has avro files, which have none", "leave it out")
     codec, level = _codec(wish, properties, file_format)
-    codec = codec or target.compression
-    check_codec(file_format, codec, level)
-    schema = Schema.model_validate_json(target.schema_json)
-    distribution = properties.choice("write.distribution-mode", tuple(_DISTRIBUTIONS))
     return replace(
         target,
         file_format=file_format,
@@ -61,9 +64,25 @@ def with_settings(target: WriteTarget, wish: TableSection) -> WriteTarget:
         compression=codec,
         compression_level=level,
         dictionary=wish.dictionary,
-        bloom_filters=_bloom_filters(wish, properties, file_format, schema),
-        distribution=wish.distribution or (distribution and _DISTRIBUTIONS[distribution]) or target.distribution,
+        bloom_filters=_bloom_filters(wish, properties, file_format, Schema.model_validate_json(target.schema_json)),
+        distribution=wish.distribution or _distribution(properties) or target.distribution,
     )
+
+
+def _require_followable(properties: _Properties) -> None:
+    """Refuses what workers cannot do, and numbers that only they would stumble over."""
+    properties.refuse(_CUSTOM_LOCATIONS, "workers have no JVM to run it in: unset it, or use write.data.path")
+    if not properties.text(_DATA_PATH):
+        for former in _FORMER_DATA_PATHS:
+            properties.refuse(former, f"Iceberg no longer follows it: set {_DATA_PATH} instead")
+    for key in _WORKERS_NUMBERS:
+        properties.number(key)
+    properties.choice("write.orc.compression-strategy", ("speed", "compression"))
+
+
+def _distribution(properties: _Properties) -> str | None:
+    mode = properties.choice("write.distribution-mode", tuple(_DISTRIBUTIONS))
+    return mode and _DISTRIBUTIONS[mode]
 
 
 def new_table_properties(wish: TableSection) -> dict[str, str]:
@@ -80,7 +99,7 @@ def new_table_properties(wish: TableSection) -> dict[str, str]:
         properties[_ORC_BLOOM] = ",".join(wish.bloom_filters)
     elif wish.bloom_filters and file_format == "parquet":
         properties |= {_BLOOM_ENABLED + column: "true" for column in wish.bloom_filters}
-    return properties | dict(wish.properties)
+    return dict(wish.properties) | properties
 
 
 def _icebergs_codec(file_format: str, codec: str) -> str:
@@ -89,16 +108,19 @@ def _icebergs_codec(file_format: str, codec: str) -> str:
     return {"none": "uncompressed"}.get(codec, codec)
 
 
-def _codec(wish: TableSection, properties: _Properties, file_format: str) -> tuple[str | None, int | None]:
-    """A level belongs to the codec it was given with."""
-    if wish.compression:
-        return wish.compression, wish.compression_level
-    named = properties.text(f"write.{file_format}.compression-codec")
-    codec = named and _CODECS.get(named.lower(), named.lower())
-    level = wish.compression_level
-    if level is None:
-        level = properties.number(f"write.{file_format}.compression-level")
-    return codec, level
+def _codec(wish: TableSection, properties: _Properties, file_format: str) -> tuple[str, int | None]:
+    """A level belongs to the codec it was given with; Iceberg ignores one that the codec does not have."""
+    if wish.compression or wish.compression_level is not None:
+        codec = wish.compression or _DEFAULT_CODEC
+        check_codec(file_format, codec, wish.compression_level)
+        return codec, wish.compression_level
+    key = f"write.{file_format}.compression-codec"
+    named = properties.text(key)
+    codec = _CODECS.get(named.lower(), named.lower()) if named else _DEFAULT_CODEC
+    if codec not in codecs_of(file_format):
+        raise properties.refusal(key, str(named), f"frazil can write {', '.join(codecs_of(file_format))}")
+    level = properties.number(f"write.{file_format}.compression-level")
+    return codec, level if has_level(file_format, codec, level) else None
 
 
 def _row_group_bytes(properties: _Properties, file_format: str, bound: int) -> int:
@@ -143,7 +165,7 @@ class _Properties:
     def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
         value = self.text(key)
         if value is not None and value.lower() not in allowed:
-            raise self._refusal(key, value, f"allowed are {', '.join(allowed)}")
+            raise self.refusal(key, value, f"allowed are {', '.join(allowed)}")
         return value and value.lower()
 
     def number(self, key: str) -> int | None:
@@ -151,12 +173,12 @@ class _Properties:
         try:
             return None if value is None else int(value)
         except ValueError:
-            raise self._refusal(key, str(value), "expected a whole number") from None
+            raise self.refusal(key, str(value), "expected a whole number") from None
 
     def size(self, key: str) -> int | None:
         size = self.number(key)
         if size is not None and size <= 0:
-            raise self._refusal(key, str(size), "expected a number of bytes larger than zero")
+            raise self.refusal(key, str(size), "expected a number of bytes larger than zero")
         return size
 
     def share(self, key: str) -> float | None:
@@ -166,14 +188,14 @@ class _Properties:
         except ValueError:
             share = 0.0
         if share is not None and not 0 < share < 1:
-            raise self._refusal(key, str(value), "expected a number between 0 and 1")
+            raise self.refusal(key, str(value), "expected a number between 0 and 1")
         return share
 
     def refuse(self, key: str, remedy: str) -> None:
         if key in self._values:
             raise ConfigError(f"{self._table} has the property {key} = {self._values[key]!r}", remedy)
 
-    def _refusal(self, key: str, value: str, expected: str) -> ConfigError:
+    def refusal(self, key: str, value: str, expected: str) -> ConfigError:
         return ConfigError(
             f"{self._table} has the property {key} = {value!r}; {expected}",
             "correct it with ALTER TABLE … SET TBLPROPERTIES, or give the key in [table], which goes first",
