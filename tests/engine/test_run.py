@@ -18,6 +18,7 @@ from frazil.engine.epoch import PlannedEpoch, WrittenEpoch
 from frazil.engine.events import BacklogSeen, EpochLanded, Event, Retrying
 from frazil.engine.run import Engine, RunOptions
 from frazil.errors import CatalogUnavailable, DataLoss, MaxRetriesExceeded, SourceUnavailable, SpanUnavailable
+from frazil.journal import NO_JOURNAL
 from frazil.pipeline import parse_pipeline
 from frazil.protocol.plan import Log, SourceObserved
 from frazil.protocol.positions import Frontier, Partition, Position
@@ -113,6 +114,7 @@ class Pipeline:
             anchor=self.table,
             sides=[],
             dead_letters=None,
+            journal=NO_JOURNAL,
             spark=SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl=None, cancelJobGroup=lambda group: None)),
         )
         engine = Engine(cast(Any, parts), self.events.append, RunOptions(available_now, take_over=True), self.stop)

@@ -12,6 +12,7 @@ from frazil.engine.epoch import WrittenEpoch
 from frazil.engine.events import BacklogSeen, EpochLanded, EpochPlanned, Event, Retrying
 from frazil.engine.run import Engine, RunOptions
 from frazil.errors import FrazilError, WorkerFailed
+from frazil.journal import NO_JOURNAL
 from tests.simulation.broker import DriverSource
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ class Process:
             anchor=world.anchor,
             sides=[] if world.dead is None else [world.dead],
             dead_letters=world.dead,
+            journal=NO_JOURNAL,
             spark=SimpleNamespace(sparkContext=context),
         )
         return Engine(cast(Any, parts), self._told, self.options, self.stop)

@@ -117,6 +117,11 @@ class Coordinator:
         return {name: side_frontier(self._registers[name], self.frontier) for name in sides}
 
     @property
+    def registers(self) -> dict[str, Register]:
+        """What this coordinator last left in each table."""
+        return dict(self._registers)
+
+    @property
     def epoch(self) -> Epoch:
         """The last one committed to any table."""
         return max(register.epoch for register in self._registers.values())

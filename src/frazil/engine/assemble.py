@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import assert_never
 
 from pyiceberg.schema import Schema
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
 from frazil.errors import ConfigError
+from frazil.journal import NO_JOURNAL, Journal, JournalSettings
 from frazil.pipeline import GeneratorSource, KafkaSource, PipelineSpec
 from frazil.pipeline.fit import require_fit
 from frazil.pipeline.spec import TableSection
@@ -41,6 +43,7 @@ class Assembly:
     lane: Lane
     anchor: IcebergTable
     dead_letters: IcebergTable | None
+    journal: Journal = NO_JOURNAL
 
     @property
     def wants(self) -> Wants:
@@ -102,7 +105,17 @@ def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
     dead_letters = None
     if spec.dead_letters is not None:
         dead_letters = catalog.open(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
-    return Assembly(spec, spark, source, decode, lane, anchor, dead_letters)
+    return Assembly(spec, spark, source, decode, lane, anchor, dead_letters, plan_journal(spec))
+
+
+def plan_journal(spec: PipelineSpec) -> Journal:
+    """The journal, not open yet; none for a pipeline that is not told where, having no file to lie beside."""
+    told = spec.journal
+    if not told.enabled or told.dir is None:
+        return NO_JOURNAL
+    return Journal(
+        JournalSettings(Path(told.dir), told.checkpoint_entries, told.checkpoint_interval, told.max_files)
+    )
 
 
 def anchor_wish(table: TableSection, schema: Schema) -> TableWish:

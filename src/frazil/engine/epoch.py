@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from frazil.commit import EpochOutcome
@@ -13,8 +14,9 @@ from frazil.engine.lanes import describe_job
 from frazil.engine.worker import EpochPlan, TaskReport
 from frazil.errors import FrazilError
 from frazil.pipeline.spec import TableSection
+from frazil.protocol.entries import EpochBegun, TableTouched
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
-from frazil.protocol.register import Epoch
+from frazil.protocol.register import Epoch, Register, batch_id
 from frazil.protocol.summary import Counts
 from frazil.table.files import WriteTarget, WrittenFile
 
@@ -31,6 +33,10 @@ class PlannedEpoch:
     base: Frontier
     """where the span begins, with the leader epochs known there"""
     skipped: Span = EMPTY_SPAN
+    token: str = ""
+    """of this attempt at it, in the name of every file"""
+    registers: Mapping[str, Register] = field(default_factory=dict)
+    """by table: what was committed last when it was planned"""
 
 
 @dataclass(frozen=True)
@@ -67,14 +73,16 @@ class Targets:
 def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> WrittenEpoch:
     """Reads the span on the workers, decodes it, and writes it to files; commits nothing.
 
-    1. divide the span into shares, one a task;
-    2. run them through the pipeline's lane;
-    3. add up what the tasks reported.
+    1. note in the journal what is about to be written;
+    2. divide the span into shares, one a task;
+    3. run them through the pipeline's lane;
+    4. add up what the tasks reported.
     """
     began, began_ms = time.monotonic(), time.time_ns() // 1_000_000
     name = parts.spec.pipeline.name
     context = parts.spark.sparkContext
     target, dead_target = targets.current()
+    parts.journal.append(_begun(name, planned, target, dead_target), durable=True)
     tasks = min(context.defaultParallelism, -(-planned.span.records // _TASK_RECORDS_MIN))
     plan = EpochPlan(
         writer=name,
@@ -86,6 +94,7 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         dead_target=dead_target,
         dead_floor=targets.dead_floor,
         shuffle=parts.lane.can_shuffle and targets.distribution.shuffles(target),
+        token=planned.token,
     )
     describe_job(context, name, planned.number, planned.span.records)
     try:
@@ -97,6 +106,21 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     landed = [file for report in reports for file in report.files if file.table == target.table]
     targets.distribution.learn(landed, len(plan.shares), plan.shuffle)
     return _add_up(planned, plan, reports, began_ms, time.monotonic() - began)
+
+
+def _begun(pipeline: str, planned: PlannedEpoch, target: WriteTarget, dead: WriteTarget | None) -> EpochBegun:
+    tables = [each for each in (dead, target) if each is not None]
+    return EpochBegun(
+        epoch=planned.number,
+        token=planned.token,
+        batch_id=batch_id(pipeline, target.table, planned.span),
+        span=planned.span,
+        tables=tuple(_touched(each, planned.registers[each.table]) for each in tables),
+    )
+
+
+def _touched(target: WriteTarget, register: Register) -> TableTouched:
+    return TableTouched(target.table, register.table_uuid, target.location, register.sequence_number)
 
 
 def _add_up(

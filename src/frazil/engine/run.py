@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from frazil.commit import Coordinator, StopRequested, World
+from frazil.commit import Coordinator, Started, StopRequested, World
 from frazil.commit.world import this_process
 from frazil.engine.assemble import Assembly
 from frazil.engine.distribute import Distribution
@@ -28,6 +28,7 @@ from frazil.engine.events import (
     Stopping,
 )
 from frazil.engine.lanes import job_group
+from frazil.engine.logbook import Logbook
 from frazil.errors import FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
 from frazil.protocol.plan import (
     Cut,
@@ -46,6 +47,7 @@ from frazil.protocol.positions import Frontier, Position
 from frazil.protocol.progress import Progress
 from frazil.protocol.register import Epoch
 from frazil.protocol.retry import SOURCE
+from frazil.write import new_token
 
 log = structlog.get_logger()
 
@@ -85,6 +87,7 @@ class Engine:
             heartbeat_s=None if spec.epoch.heartbeat == "off" else spec.epoch.heartbeat,
             world=World(stop=self.stop, process=this_process()),
         )
+        self._logbook = Logbook(parts.journal, self._coordinator, [*parts.sides, parts.anchor])
         self._distribution = Distribution()
         self._flight: deque[tuple[PlannedEpoch, Future[WrittenEpoch]]] = deque()
         self._record_bytes = _FIRST_GUESS_RECORD_BYTES
@@ -96,7 +99,7 @@ class Engine:
         self._stopping = False
 
     def run(self) -> None:
-        """1. claim the tables, 2. plan, write and commit until there is nothing left to do, 3. settle."""
+        """1. claim the tables, 2. clean up after a crash, 3. plan, write and commit to the end, 4. settle."""
         try:
             started = self._coordinator.start(
                 self._parts.source.starting_frontier,
@@ -107,6 +110,10 @@ class Engine:
             return
         self._parts.source.resume(started.frontier)
         self._take_up()
+        with self._logbook.opened(started):
+            self._run(started)
+
+    def _run(self, started: Started) -> None:
         ui = self._parts.spark.sparkContext.uiWebUrl
         self._tell(PipelineStarted(started.generation, started.epoch, started.frontier, ui))
         with ThreadPoolExecutor(self._in_flight_max, "frazil-epoch") as self._pool:
@@ -116,7 +123,7 @@ class Engine:
             except BaseException:
                 self._drop_flight()
                 raise
-        self._coordinator.settle()
+        self._logbook.settled(self._coordinator.settle())
 
     def _step_or_retry(self) -> bool:
         """One step; a transient fault is waited out and what was in flight is planned again."""
@@ -164,7 +171,7 @@ class Engine:
             if self._flight[0][1].done():
                 self._commit_oldest()
         else:
-            self._coordinator.tend()
+            self._logbook.settled(self._coordinator.tend())
             self.stop.wait(pause_s)
         return False
 
@@ -205,7 +212,8 @@ class Engine:
                 return None, min(self._poll_s, max(seconds, _POLL_S_MIN))
             case Cut(limit):
                 span = cut(base, seen, limit)
-                return PlannedEpoch(self._next_epoch, span, base, skipped), 0.0
+                token, registers = new_token(), self._coordinator.registers
+                return PlannedEpoch(self._next_epoch, span, base, skipped, token, registers), 0.0
 
     def _unless_replaced(self, error: FrazilError) -> FrazilError:
         """What the source shows may follow from what a newer coordinator did; then being fenced is the news."""
@@ -223,6 +231,7 @@ class Engine:
     def _commit_oldest(self) -> None:
         planned, future = self._flight[0]
         written = future.result()
+        self._logbook.written(planned, written.outcome)
         self._record_bytes = written.record_bytes or self._record_bytes
         self._tell(EpochWritten(planned.number, written.outcome.counts.delivered, written.seconds))
         if (stop := recreated_topic(planned.base, self._parts.source.observe())) is not None:
@@ -230,8 +239,10 @@ class Engine:
         self._flight.popleft()  # from here on its files may be in a table, and nobody may give them up
         landed = self._coordinator.commit(written.outcome)
         if landed is None:
+            self._logbook.carried(planned)
             self._tell(EpochCarried(planned.number))
             return
+        self._logbook.landed(planned, landed)
         self._failures = 0
         self.progress.commit(landed.register.frontier)
         self._tell(EpochLanded(landed, written.seconds + landed.commit_ms / 1000))
@@ -246,8 +257,10 @@ class Engine:
                 if not future.done():
                     context.cancelJobGroup(job_group(self._parts.spec.pipeline.name, planned.number))
                 self._coordinator.abandon(future.result().outcome)
+                self._logbook.abandoned(planned, "dropped with the epochs in flight")
             except Exception as error:  # it has no files to give up; why it failed is told by whoever asked
                 log.debug("epoch dropped", epoch=planned.number, error=str(error))
+                self._logbook.abandoned(planned, str(error))
 
     def _take_up(self) -> None:
         """Plans on from what the tables hold; a side table may hold more than the anchor."""

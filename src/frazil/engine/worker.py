@@ -41,6 +41,12 @@ class EpochPlan:
     """dead letters below it are in their table already"""
     shuffle: bool = False
     """whether the rows of each partition value meet in one task before they are written"""
+    token: str = ""
+    """chosen for this attempt at this epoch; every file's name carries it"""
+
+    def file_name(self, task: int, label: str | None = None) -> FileName:
+        """Who writes the task's files; its label is the offsets of its share, for people who look."""
+        return FileName(self.writer, self.epoch, task, label or _label(self.shares[task]), epoch_token=self.token)
 
 
 @dataclass
@@ -123,7 +129,7 @@ def run_sink(plan: EpochPlan) -> ArrowFunction:
         task = context.partitionId() if context is not None else 0
         with carrying():
             report = TaskReport(task)
-            rows = TableWriter(plan.target, FileName(plan.writer, plan.epoch, task, "sql"))
+            rows = TableWriter(plan.target, plan.file_name(task, "sql"))
             try:
                 for batch in batches:
                     report.landed += batch.num_rows
@@ -139,7 +145,7 @@ def run_sink(plan: EpochPlan) -> ArrowFunction:
 
 def _run_share(plan: EpochPlan, task: int) -> TaskReport:
     report = TaskReport(task)
-    rows = TableWriter(plan.target, FileName(plan.writer, plan.epoch, task, _label(plan.shares[task])))
+    rows = TableWriter(plan.target, plan.file_name(task))
     dead = _Dead(plan, task)
     try:
         for decoded in _decoded(plan, report):
@@ -180,7 +186,7 @@ class _Dead:
 
     def __init__(self, plan: EpochPlan, task: int) -> None:
         self._plan = plan
-        self._name = FileName(plan.writer, plan.epoch, task, _label(plan.shares[task]))
+        self._name = plan.file_name(task)
         self._writer: TableWriter | None = None
 
     def write(self, decoded: Decoded, report: TaskReport) -> None:
@@ -210,7 +216,7 @@ def _beyond(floor: Frontier, dead: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _label(share: Sequence[Slice]) -> str:
-    """The offsets of the share, for people who look at file names."""
+    """The offsets of the share."""
     first = share[0]
     more = f"-and-{len(share) - 1}-more" if len(share) > 1 else ""
     return f"{first.topic}-{first.partition}-{first.start}-{first.end}{more}"

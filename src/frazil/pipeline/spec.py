@@ -49,6 +49,8 @@ _TABLE_ALIASES = {
 }
 """Names that other tools have for keys of `[table]`."""
 
+_JOURNAL_ALIASES = {"max_log_files": "max_files", "checkpoint_seconds": "checkpoint_interval"}
+
 
 class PipelineSection(Section):
     """Who writes."""
@@ -243,6 +245,26 @@ class EpochSection(Section):
     """an empty snapshot carries the frontier on when nothing landed for this long"""
 
 
+class JournalSection(Section):
+    """A local record of epochs in progress: lets a start delete what a crash left behind. No row depends on it."""
+
+    enabled: bool = True
+    """whether it is kept"""
+    dir: str | None = None
+    """its folder, on a local disk; .frazil/<pipeline> beside the pipeline file if absent"""
+    checkpoint_entries: int = Field(default=10_000, ge=1)
+    """a checkpoint, and a new file, after this many entries"""
+    checkpoint_interval: Duration = 300.0
+    """a checkpoint after this long"""
+    max_files: int = Field(default=10, ge=1)
+    """files kept; older ones are deleted"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _aliases(cls, section: object) -> object:
+        return without_aliases(section, _JOURNAL_ALIASES) if isinstance(section, dict) else section
+
+
 class SparkSection(Section):
     """The Spark session."""
 
@@ -262,6 +284,7 @@ class PipelineSpec(Section):
     table: TableSection
     catalog: CatalogSection = CatalogSection()
     epoch: EpochSection = EpochSection()
+    journal: JournalSection = JournalSection()
     spark: SparkSection = SparkSection()
 
     @property
@@ -273,10 +296,15 @@ class PipelineSpec(Section):
 
     def at(self, folder: Path) -> PipelineSpec:
         """The same pipeline with relative paths taken from `folder`, where its file lies."""
-        warehouse = self.catalog.warehouse
-        if not self.catalog.is_local:
-            return self
-        catalog: dict[str, Any] = {"warehouse": str((folder / warehouse).resolve())}
-        if self.catalog.type == "sqlite" and self.catalog.uri and ":" not in self.catalog.uri:
-            catalog["uri"] = str((folder / self.catalog.uri).resolve())
-        return self.model_copy(update={"catalog": self.catalog.model_copy(update=catalog)})
+        catalog: dict[str, Any] = {}
+        if self.catalog.is_local:
+            catalog["warehouse"] = str((folder / self.catalog.warehouse).resolve())
+            if self.catalog.type == "sqlite" and self.catalog.uri and ":" not in self.catalog.uri:
+                catalog["uri"] = str((folder / self.catalog.uri).resolve())
+        journal = folder / (self.journal.dir or f".frazil/{self.pipeline.name}")
+        return self.model_copy(
+            update={
+                "catalog": self.catalog.model_copy(update=catalog),
+                "journal": self.journal.model_copy(update={"dir": str(journal.resolve())}),
+            }
+        )

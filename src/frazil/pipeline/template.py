@@ -12,6 +12,7 @@ from frazil.pipeline.spec import (
     CatalogSection,
     DecodeSection,
     EpochSection,
+    JournalSection,
     KafkaSource,
     PipelineSection,
     Section,
@@ -28,6 +29,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "table": TableSection,
     "catalog": CatalogSection,
     "epoch": EpochSection,
+    "journal": JournalSection,
     "spark": SparkSection,
 }
 _VALUES = {
@@ -62,6 +64,8 @@ _EXAMPLES = {
     "catalog.prop": '"some.catalog.property" = "${SOME_SECRET}"',
     "epoch.max_bytes": '"512MB"',
     "epoch.heartbeat": '"5m"',
+    "journal.dir": '".frazil/{name}"',
+    "journal.checkpoint_interval": '"5m"',
     "source.group_id": '"frazil-{name}"',
     "spark.master": '"local[*]"',
     "spark.conf": '"spark.driver.memory" = "4g"',

@@ -12,6 +12,8 @@ rows that are in the table are behind its frontier, rows that are not are beyond
     start       observe all tables → begin, resume, wait or stop
     plan        observe the source → where the next span begins and ends, and when
     commit      observe one table → proceed, already committed, fenced or stop
+    entries     what a coordinator notes on its own disk, for people and for cleaning up
+    recovery    observe journal and table → which files a crash left behind
     progress    the three frontiers of a running pipeline
     summary     the history written beside the data
     retry       how long to wait

@@ -6,7 +6,7 @@ to try again, and what an error means, is decided by the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from frazil.protocol.commit import Proposal, TableObserved
@@ -43,6 +43,17 @@ class Table(Protocol):
 
     def delete_files(self, paths: Sequence[str]) -> None:
         """Removes files that no snapshot can ever reference."""
+        ...
+
+    def find_files(self, location: str, wanted: Callable[[str], bool]) -> list[str]:
+        """The files anywhere below a folder whose path is wanted, as the table would reference them."""
+        ...
+
+    def referenced(self, paths: Sequence[str], after: int) -> set[str]:
+        """Those of the paths that a snapshot references, on whatever branch.
+
+        Snapshots up to sequence number `after` are known not to, and need not be looked at.
+        """
         ...
 
     def history(self, writer: str) -> list[CommitRecord]:

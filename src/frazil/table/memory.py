@@ -78,6 +78,8 @@ class MemoryTable:
         """commits that `release` lets go on, in this order"""
         self.before_swap: Callable[[], object] = lambda: None
         """called in every commit after it was judged: what changes the table here makes the swap fail"""
+        self.stored: set[str] = set()
+        """files that `find_files` can find until they are deleted"""
         self.deleted: set[str] = set()
         self.ledger: list[Snapshot] = []
         """every snapshot since the table was created, for proofs: neither expiry nor rollback shortens it"""
@@ -113,6 +115,14 @@ class MemoryTable:
 
     def delete_files(self, paths: Sequence[str]) -> None:
         self.deleted.update(paths)
+
+    def find_files(self, location: str, wanted: Callable[[str], bool]) -> list[str]:
+        below = [path for path in self.stored - self.deleted if path.startswith(f"{location}/")]
+        return sorted(filter(wanted, below))
+
+    def referenced(self, paths: Sequence[str], after: int) -> set[str]:
+        later = [snapshot for snapshot in self._state.snapshots.values() if snapshot.id > after]
+        return {path for snapshot in later for path in snapshot.paths} & set(paths)
 
     def history(self, writer: str) -> list[CommitRecord]:
         return [

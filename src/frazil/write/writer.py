@@ -37,25 +37,36 @@ _STREAM_BUFFER = {BUFFER_SIZE: str(64 * 1024)}
 _NAME_PART_LENGTH_MAX = 80
 
 
-def _token() -> str:
+def new_token() -> str:
+    """Twelve hexadecimal digits that nobody else has."""
     return secrets.token_hex(6)
 
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """Where a file comes from. The token is new in every task attempt, so no two attempts share a path."""
+    """Where a file comes from. The token is new in every task attempt, so no two attempts share a path.
+
+    The epoch's own token is the same in all of them: by it the journal knows what a crash left behind.
+    """
 
     writer: str
     epoch: int
     task: int
     label: str = ""
-    token: str = field(default_factory=_token)
+    token: str = field(default_factory=new_token)
+    epoch_token: str = ""
 
     def numbered(self, sequence: int, extension: str = "parquet") -> str:
         """The name of the task's n-th file."""
-        parts = [_safe(self.writer) or "writer", f"e{self.epoch}", f"t{self.task}"]
-        parts += [label] if (label := _safe(self.label)) else []
-        return "-".join([*parts, self.token, f"{sequence:05d}"]) + f".{extension}"
+        origin = [writer_in_names(self.writer), f"e{self.epoch}", f"t{self.task}", _safe(self.label)]
+        return (
+            "-".join([*filter(None, [*origin, self.epoch_token]), self.token, f"{sequence:05d}"]) + f".{extension}"
+        )
+
+
+def writer_in_names(writer: str) -> str:
+    """The writer as file names spell it."""
+    return _safe(writer) or "writer"
 
 
 def _safe(text: str) -> str:

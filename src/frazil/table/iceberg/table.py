@@ -30,6 +30,7 @@ from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
 from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
+from frazil.table.iceberg.leftovers import files_below, referenced_paths
 from frazil.table.iceberg.settings import data_location, with_settings
 
 REGISTER_PROPERTY = "frazil.register."
@@ -104,6 +105,15 @@ class IcebergTable:
         for path in paths:
             io.deleteFile(path)
 
+    def find_files(self, location: str, wanted: Callable[[str], bool]) -> list[str]:
+        with self._answering("did not answer"):
+            io_properties = _io_properties(self._load())
+        return [path for path in files_below(location, io_properties) if wanted(path)]
+
+    def referenced(self, paths: Sequence[str], after: int) -> set[str]:
+        with self._answering("could not be read"):
+            return referenced_paths(self._jvm, self._load(), paths, after)
+
     def history(self, writer: str) -> list[CommitRecord]:
         with self._answering("did not answer"):
             metadata = json.loads(
@@ -140,9 +150,6 @@ class IcebergTable:
         with self._answering("did not answer"):
             table = self._load()
             properties: dict[str, str] = dict(table.properties())
-            io_properties = {
-                k: v for k, v in dict(table.io().properties()).items() if k.startswith(_STORAGE_PREFIXES)
-            }
             target = WriteTarget(
                 table=self._name,
                 location=data_location(table.location(), properties),
@@ -151,7 +158,7 @@ class IcebergTable:
                 spec_json=iceberg.PartitionSpecParser.toJson(table.spec()),
                 sort_order_json=iceberg.SortOrderParser.toJson(table.sortOrder()),
                 properties={k: v for k, v in properties.items() if k.startswith("write.")},
-                io_properties=io_properties,
+                io_properties=_io_properties(table),
                 schema_id=table.schema().schemaId(),
             )
         return with_settings(target, wish)
@@ -227,6 +234,10 @@ class Guard:
 
     class Java:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+
+def _io_properties(table: Any) -> dict[str, str]:
+    return {k: v for k, v in dict(table.io().properties()).items() if k.startswith(_STORAGE_PREFIXES)}
 
 
 def _ancestors(snapshots: Mapping[int, Any], snapshot_id: int | None) -> Iterator[Any]:

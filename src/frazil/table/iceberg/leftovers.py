@@ -1,0 +1,70 @@
+"""What a table's folder holds, and which of it its snapshots know: for finding files that nobody references.
+
+Files are listed through the same library that workers write them with: what it wrote it can find again, and it
+lists a hundred thousand in the time that calls into the JVM take for a few hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyarrow.fs import FileSelector, FileType
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+from frazil.errors import StorageUnavailable
+
+
+def files_below(location: str, io_properties: Mapping[str, str]) -> Iterator[str]:
+    """Every file below a folder, spelled as a writer that was given `location` spells it."""
+    io = load_file_io(dict(io_properties), location)
+    if not isinstance(io, PyArrowFileIO):
+        raise StorageUnavailable(f"{type(io).__name__} cannot list {location}", "unset py-io-impl")
+    scheme, host, path = PyArrowFileIO.parse_location(location, io.properties)
+    folder = path.rstrip("/")
+    selector = FileSelector(folder, allow_not_found=True, recursive=True)
+    try:
+        found = io.fs_by_scheme(scheme, host).get_file_info(selector)
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{location} could not be listed: {error}", "see whether you may list it"
+        ) from error
+    for file in found:
+        if file.type is FileType.File:
+            yield location.rstrip("/") + file.path[len(folder) :]
+
+
+def referenced_paths(jvm: Any, table: Any, paths: Sequence[str], after: int) -> set[str]:
+    """Those of the paths that any listed snapshot references.
+
+    A file has at least the sequence number of its commit, and so have the manifests and snapshots that name it.
+    Tables of format version 1 have none: all of their snapshots are looked at.
+    """
+    wanted, found, known = set(paths), set[str](), set[str]()
+    io, specs = table.io(), table.specs()
+    for snapshot in table.snapshots().iterator():
+        if 0 < snapshot.sequenceNumber() <= after:
+            continue
+        for manifest in snapshot.allManifests(io):
+            if manifest.path() in known or 0 < manifest.sequenceNumber() <= after:
+                continue
+            known.add(manifest.path())
+            found.update(wanted.intersection(_paths(jvm, manifest, io, specs)))
+    return found
+
+
+def _paths(jvm: Any, manifest: Any, io: Any, specs: Any) -> Iterator[str]:
+    files = jvm.org.apache.iceberg.ManifestFiles
+    if manifest.content().name() == "DATA":
+        entries = files.readPaths(manifest, io)
+        try:
+            yield from (str(path) for path in entries.iterator())
+        finally:
+            entries.close()
+        return
+    deletes = files.readDeleteManifest(manifest, io, specs)
+    try:
+        yield from (str(file.location()) for file in deletes.iterator())
+    finally:
+        deletes.close()
