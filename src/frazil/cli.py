@@ -223,6 +223,54 @@ def verify(
 
 
 @app.command()
+def journal(
+    file: PipelineFile,
+    as_json: AsJson = False,
+    limit: Annotated[int, typer.Option(min=1, help="the newest entries to show")] = 50,
+) -> None:
+    """Show what a pipeline noted on this machine: epochs begun, written, landed, given up, cleaned up."""
+    from frazil.engine.read_back import journal_of
+    from frazil.journal import plain
+    from frazil.serve.journal import journal_table
+
+    spec = load_pipeline(file)
+    found = journal_of(spec)
+    for note in found.notes:
+        _err.print(escape(f"! {note}"), highlight=False)
+    if as_json:
+        for each in found.recorded[-limit:]:
+            print(json.dumps(plain(each)))
+    else:
+        _out.print(journal_table(spec, found.recorded[-limit:]))
+
+
+@app.command()
+def recover(
+    file: PipelineFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="say what a start would do")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what the next start does after a crash: where it goes on, and which files it deletes.
+
+    Nothing is deleted here: only after its start commit is in the tables can a coordinator know that no other
+    one lands those files. `frazil run` does it by itself.
+    """
+    from frazil.engine.recover import look_at_recovery
+    from frazil.serve.journal import recovery_json, recovery_lines
+
+    if not dry_run:
+        raise ConfigError("frazil recover only looks", "add --dry-run to see it; frazil run recovers by itself")
+    spec = load_pipeline(file)
+    with _spark(spec, _LOOKING) as spark:
+        found = look_at_recovery(spec, spark)
+    if as_json:
+        print(json.dumps(recovery_json(spec, found)))
+    else:
+        for line in recovery_lines(spec, found):
+            _out.print(escape(line), highlight=False, soft_wrap=True)
+
+
+@app.command()
 def demo(
     records: Annotated[int, typer.Option(min=1, help="how many orders to produce")] = 500_000,
     as_json: AsJson = False,

@@ -1,0 +1,51 @@
+"""What the next start would do about an earlier run that ended badly; nothing is written, nothing deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from frazil.engine.logbook import Leftovers, find_leftovers
+from frazil.engine.read_back import journal_of
+from frazil.pipeline import PipelineSpec
+from frazil.protocol.positions import Frontier
+from frazil.protocol.recovery import RecoveryState
+from frazil.protocol.register import Register
+from frazil.table.iceberg import IcebergCatalog
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Where the table lets a start go on, and what the journal lets it clean up."""
+
+    register: Register | None
+    """the anchor's: the authority; None if the pipeline never started"""
+    journal: RecoveryState
+    notes: Sequence[str]
+    leftovers: Sequence[Leftovers]
+
+    @property
+    def frontier(self) -> Frontier:
+        return self.register.frontier if self.register else Frontier()
+
+    @property
+    def orphans(self) -> list[str]:
+        return sorted(path for each in self.leftovers for path in each.orphans)
+
+
+def look_at_recovery(spec: PipelineSpec, spark: SparkSession) -> Recovery:
+    found = journal_of(spec)
+    catalog = IcebergCatalog(spark, spec.catalog)
+    names = [spec.table.name, *([spec.dead_letters] if spec.dead_letters else [])]
+    tables = [table for table in map(catalog.find, names) if table is not None]
+    seen = {table.name: table.observe(spec.pipeline.name) for table in tables}
+    uuids = {name: each.uuid for name, each in seen.items()}
+    anchor = seen.get(spec.table.name)
+    return Recovery(
+        register=anchor.register if anchor else None,
+        journal=found.state,
+        notes=found.notes,
+        leftovers=list(find_leftovers(found.state, spec.pipeline.name, tables, uuids)),
+    )
