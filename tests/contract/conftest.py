@@ -22,6 +22,8 @@ class Stage(Protocol):
 
     table: Table
 
+    @property
+    def location(self) -> str: ...
     def write(self, rows: int) -> WrittenFile: ...
     def live_paths(self) -> list[str]: ...
     def append_foreign(self) -> None: ...
@@ -33,13 +35,17 @@ class Stage(Protocol):
 
 
 class MemoryStage:
+    location = "memory/data"
+
     def __init__(self) -> None:
         self.table = MemoryTable()
         self._files = 0
 
     def write(self, rows: int) -> WrittenFile:
         self._files += 1
-        return WrittenFile(self.table.name, f"file-{self._files}", 0, 0, rows, 100)
+        path = f"{self.location}/file-{self._files}"
+        self.table.stored.add(path)
+        return WrittenFile(self.table.name, path, 0, 0, rows, 100)
 
     def live_paths(self) -> list[str]:
         return self.table.live_paths
@@ -80,6 +86,10 @@ class IcebergStage:
         self._section = TableSection(name="shop.orders")
         self.table: Any = self._catalog.open(self._wish)
         self._files = 0
+
+    @property
+    def location(self) -> str:
+        return str(self.table.write_target(self._section).location)
 
     def write(self, rows: int) -> WrittenFile:
         import pyarrow as pa

@@ -220,3 +220,27 @@ def test_a_file_reported_twice_is_referenced_once(stage: Any) -> None:
     (file,) = outcome.files[stage.table.name]
     one.commit(replace(outcome, files={stage.table.name: [file, file]}))
     assert stage.live_paths() == [file.path]
+
+
+def test_files_that_no_snapshot_has_can_be_told_from_those_that_one_has(stage: Any) -> None:
+    """REC-13, REC-16: also when that snapshot is not part of the head's history any more."""
+    one = started(stage)
+    before = one.registers[stage.table.name].sequence_number
+    outcome = epoch(stage, 1, 0, 10)
+    landed, lost = outcome.files[stage.table.name][0].path, stage.write(3).path
+    one.commit(outcome)
+    everything = stage.table.find_files(stage.location, lambda path: path in (landed, lost))
+
+    assert sorted(everything) == sorted([landed, lost])
+    assert stage.table.referenced(everything, before) == {landed}
+    assert stage.table.referenced(everything, 0) == {landed}
+    stage.roll_back()
+    assert landed not in stage.live_paths()
+    assert stage.table.referenced(everything, before) == {landed}
+    assert stage.table.referenced(everything, before + 1) == set(), "snapshots up to there are not looked at"
+    stage.table.delete_files([lost])
+    assert stage.table.find_files(stage.location, lambda path: path in (landed, lost)) == [landed]
+
+
+def test_a_folder_that_was_never_written_to_holds_nothing(stage: Any) -> None:
+    assert stage.table.find_files(f"{stage.location}/nowhere", lambda _: True) == []

@@ -144,6 +144,7 @@ def test_killed_at_every_point_of_the_journal_no_row_is_lost_or_doubled(
         rig.run()
         assert sorted(rig.offsets() + rig.dead_offsets()) == rig.every(20 * (number + 1)), (when, kind)
         assert on_disk(rig) == referenced(rig), (when, kind)
+        assert look_at_recovery(rig.spec, rig.spark).journal.incomplete == {}, (when, kind)
     assert left_behind == {
         "before started": 0,
         "after started": 0,
@@ -187,3 +188,25 @@ def test_whatever_happens_to_the_journal_between_runs_rows_are_exact(make_rig: C
         rig.run()
         assert rig.offsets() == rig.every(30 * (number + 1)), harm
         assert on_disk(rig) == referenced(rig)
+
+
+def test_files_are_listed_as_manifests_spell_them(make_rig: Callable[..., Any]) -> None:
+    """In folders of partitions and of hashes; delete files are told from orphans too."""
+    merge_on_read = {"write.delete.mode": "merge-on-read", "write.object-storage.enabled": "true"}
+    rig = make_rig(table={"partition": ["bucket(3, id)", "name"], "properties": merge_on_read})
+    rig.produce_orders(0, 100)
+    rig.run()
+    rig.sql("DELETE FROM {t} WHERE id = 7")
+    table = rig.open_table()
+    location = table.write_target(rig.spec.table).location
+    live = {row[0] for row in rig.sql("SELECT file_path FROM {t}.all_files")}
+    deletes = {row[0] for row in rig.sql("SELECT file_path FROM {t}.all_delete_files")}
+    assert deletes
+    assert len(live) > 10
+
+    found = table.find_files(location, lambda path: not path.endswith(".crc"))
+
+    assert set(found) >= live - deletes
+    assert table.referenced(found, after=0) == set(found), (
+        "Spark's delete files too, whatever way it spells folders"
+    )

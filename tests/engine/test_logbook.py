@@ -122,19 +122,6 @@ def test_files_of_a_commit_that_was_not_noted_are_kept(
     assert two.journal.state.incomplete == {}, "looked for once, and then no more"
 
 
-def test_files_that_only_a_rolled_back_snapshot_has_are_kept(table: MemoryTable, live: Callable[[], Life]) -> None:
-    """Somebody may bring that snapshot back for as long as it is listed."""
-    one = live().start()
-    outcome = one.write(one.begin())
-    one.coordinator.commit(outcome)
-    one.die()
-    two = live()
-    two.claim()
-    table.roll_back(1)
-    table.append_foreign("theirs")
-    assert table.referenced(sorted(paths(outcome)), after=0) == paths(outcome)
-
-
 def test_nothing_is_deleted_before_the_older_coordinator_is_fenced(
     table: MemoryTable, live: Callable[[], Life]
 ) -> None:

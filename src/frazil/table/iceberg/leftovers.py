@@ -38,10 +38,12 @@ def files_below(location: str, io_properties: Mapping[str, str]) -> Iterator[str
 def referenced_paths(jvm: Any, table: Any, paths: Sequence[str], after: int) -> set[str]:
     """Those of the paths that any listed snapshot references.
 
+    They are compared by name, which nobody else has: a folder may be spelled in more than one way.
+
     A file has at least the sequence number of its commit, and so have the manifests and snapshots that name it.
     Tables of format version 1 have none: all of their snapshots are looked at.
     """
-    wanted, found, known = set(paths), set[str](), set[str]()
+    wanted, found, known = {_name(path) for path in paths}, set[str](), set[str]()
     io, specs = table.io(), table.specs()
     for snapshot in table.snapshots().iterator():
         if 0 < snapshot.sequenceNumber() <= after:
@@ -50,14 +52,18 @@ def referenced_paths(jvm: Any, table: Any, paths: Sequence[str], after: int) -> 
             if manifest.path() in known or 0 < manifest.sequenceNumber() <= after:
                 continue
             known.add(manifest.path())
-            found.update(wanted.intersection(_paths(jvm, manifest, io, specs)))
-    return found
+            found |= wanted.intersection(map(_name, _paths(jvm, manifest, io, specs)))
+    return {path for path in paths if _name(path) in found}
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _paths(jvm: Any, manifest: Any, io: Any, specs: Any) -> Iterator[str]:
     files = jvm.org.apache.iceberg.ManifestFiles
     if manifest.content().name() == "DATA":
-        entries = files.readPaths(manifest, io)
+        entries = files.readPaths(manifest, io, specs)
         try:
             yield from (str(path) for path in entries.iterator())
         finally:
