@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +11,10 @@ import pytest
 
 from frazil import __version__, cli
 from frazil.errors import FrazilError
+from frazil.journal import Journal, JournalSettings
 from frazil.pipeline import secrets
+from frazil.protocol.entries import EpochAbandoned, EpochBegun
+from frazil.protocol.positions import Range, Span
 
 
 class Ran:
@@ -178,3 +183,47 @@ def test_the_help_of_verify_teaches_what_it_proves(frazil: Frazil) -> None:
     checks = ("history", "register", "rows", "files", "others", "dead letters", "--deep", "--json")
     assert all(check in shown for check in checks)
     assert "Exits with 1 if anything is broken" in shown
+
+
+def test_the_journal_is_shown_to_people_and_to_machines(frazil: Frazil, tmp_path: Path) -> None:
+    """REC-11: the audit trail."""
+    frazil("init", "orders.toml")
+    journal = Journal(JournalSettings(tmp_path / ".frazil" / "orders"))
+    journal.open()
+    span = Span({("orders", 0): Range(5, 25)})
+    journal.append(EpochBegun(3, "0123456789ab", "batch", span, ()))
+    journal.append(EpochAbandoned(3, "0123456789ab", "a task [died]"))
+    journal.close()
+
+    shown = frazil("journal", "orders.toml")
+    assert re.search(r"epoch begun +3 +0123456789ab +20 offsets: orders\[0\] 5-25", shown.out)
+    assert "a task [died]" in shown.out
+    lines = [json.loads(line) for line in frazil("journal", "orders.toml", "--json").out.splitlines()]
+    assert [line["kind"] for line in lines] == ["epoch-begun", "epoch-abandoned", "checkpoint"]
+    last = frazil("journal", "orders.toml", "--json", "--limit", "1")
+    assert json.loads(last.out)["entries"] == 3
+
+
+def test_damage_to_the_journal_is_told_beside_what_can_be_read(frazil: Frazil, tmp_path: Path) -> None:
+    """REC-01."""
+    frazil("init", "orders.toml")
+    folder = tmp_path / ".frazil" / "orders"
+    folder.mkdir(parents=True)
+    (folder / "txlog-20261115-001.log").write_bytes(b"torn")
+    shown = frazil("journal", "orders.toml", "--json")
+    assert (shown.code, shown.out) == (0, "")
+    assert "4 bytes of an entry that was never finished" in shown.err
+
+
+def test_a_pipeline_without_a_journal_says_so(frazil: Frazil, tmp_path: Path) -> None:
+    frazil("init", "orders.toml")
+    file = tmp_path / "orders.toml"
+    file.write_text(file.read_text().replace("[journal]", "[journal]\nenabled = false\n#"))
+    shown = frazil("journal", "orders.toml")
+    assert (shown.code, "keeps no journal" in shown.err) == (2, True)
+
+
+def test_recover_only_looks(frazil: Frazil) -> None:
+    frazil("init", "orders.toml")
+    shown = frazil("recover", "orders.toml")
+    assert (shown.code, "--dry-run" in shown.err) == (2, True)

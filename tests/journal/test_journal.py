@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from frazil.journal import Journal, JournalSettings, plain, read_journal, recover
 from frazil.journal.encode import Recorded, decode, encode
 from frazil.journal.files import checkpoints, logs
+from frazil.journal.frame import frame
 from frazil.protocol.entries import (
     KINDS,
     Checkpoint,
@@ -274,6 +275,17 @@ def test_a_full_disk_costs_one_warning_and_the_entries_before_it_stay(
     again = opened(tmp_path, clock)
     again.append(begun(5))
     assert [each.entry for each in read_journal(tmp_path).recorded] == [begun(1), begun(5)]
+
+
+def test_a_journal_that_makes_no_sense_costs_one_warning(tmp_path: Path, clock: Clock) -> None:
+    """Its checksum is right, but somebody wrote nonsense into it."""
+    nonsense = b'{"at":1,"kind":"orphans-deleted","tokens":[[]],"paths":[]}'
+    (tmp_path / "txlog-20261026-001.log").write_bytes(frame(nonsense))
+    with capture_logs() as told:
+        journal = opened(tmp_path, clock)
+        journal.append(begun(1))
+    assert [each["log_level"] for each in told] == ["warning"]
+    assert not journal.is_kept
 
 
 def test_without_settings_nothing_is_noted() -> None:

@@ -230,6 +230,27 @@ class TestWhatIsRight:
         expected = found.format(folder=folder, parent=tmp_path)
         assert load_pipeline(file).catalog.warehouse == expected
 
+    @pytest.mark.parametrize(
+        ("section", "found"),
+        [
+            ("", "{folder}/.frazil/orders"),
+            ('[journal]\ndir = "notes"', "{folder}/notes"),
+            ('[journal]\ndir = "/var/lib/notes"', "/var/lib/notes"),
+        ],
+    )
+    def test_the_journal_lies_beside_the_file_unless_told_otherwise(
+        self, tmp_path: Path, section: str, found: str
+    ) -> None:
+        """CFG-69: also with a warehouse that is far away."""
+        file = tmp_path / "orders.toml"
+        file.write_text(CANONICAL.replace("./warehouse", "s3://lake") + section, encoding="utf-8")
+        assert load_pipeline(file).journal.dir == found.format(folder=tmp_path)
+
+    def test_the_journal_has_its_keys_under_other_names_too(self) -> None:
+        """CFG-67, CFG-68."""
+        journal = spec(journal={"checkpoint_seconds": 60.0, "max_log_files": 3}).journal
+        assert (journal.checkpoint_interval, journal.max_files, journal.checkpoint_entries) == (60.0, 3, 10_000)
+
     def test_a_spec_cannot_be_changed_afterwards(self) -> None:
         with pytest.raises(ValueError, match="frozen"):
             spec().table.name = "other"

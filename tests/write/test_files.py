@@ -138,6 +138,13 @@ def test_a_name_tells_writer_epoch_task_and_label_and_is_safe_in_a_path():
     assert FileName("_ö", 1, 0, token="t").numbered(1) == "writer-e1-t0-t-00001.parquet"
 
 
+def test_all_files_of_an_epoch_carry_its_token_beside_their_own():
+    """REC-12: chosen before the first task begins, so that what a crash leaves behind can be found."""
+    names = [FileName("orders", 4, task, "sql", epoch_token="e" * 12).numbered(1) for task in (0, 1)]
+    assert all(re.fullmatch(r"orders-e4-t[01]-sql-e{12}-[0-9a-f]{12}-00001\.parquet", name) for name in names)
+    assert names[0].split("-")[-2] != names[1].split("-")[-2]
+
+
 def test_a_file_that_is_already_there_is_not_touched(shop):
     name = FileName("orders", 1, 0)
     shop.folder.mkdir()

@@ -155,13 +155,13 @@ class Journal:
     def _failing_softly(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever is wrong with it, the pipeline runs all the same
             assert self._settings is not None
             log.warning(
                 "the pipeline goes on without its journal",
                 journal=str(self._settings.folder),
                 reason=getattr(error, "strerror", None) or str(error),
-                remedy="no row depends on it; what a crash leaves behind is not cleaned up by the next start",
+                remedy="no row depends on it, but the next start cannot clean up after a crash; see journal.dir",
             )
             self._let_go()
 
