@@ -31,6 +31,7 @@ def kind_of(entry: type[Entry]) -> str:
 
 _BY_KIND = {kind_of(each): each for each in KINDS}
 _PARTS = (EpochBegun, FileNoted, TableTouched)
+_HINTS: dict[type[Any], dict[str, Any]] = {each: get_type_hints(each) for each in (*KINDS, *_PARTS)}
 
 
 def plain(recorded: Recorded) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 
 def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    hints = get_type_hints(kind)
+    hints = _HINTS[kind]
     known = {each.name for each in fields(kind) if each.name in values or _is_required(each)}
     return kind(**{name: _typed(hints[name], values[name]) for name in known})
 
