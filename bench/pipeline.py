@@ -71,7 +71,8 @@ class RunningPipeline:
         match reconcile(self._coordinator.frontier, seen, fail_on_data_loss=True):
             case Ready(base):
                 span = cut(base, seen, max_records)
-                return PlannedEpoch(Epoch(self._coordinator.epoch + 1), span, base)
+                number = Epoch(self._coordinator.epoch + 1)
+                return PlannedEpoch(number, span, base, registers=self._coordinator.registers)
             case other:
                 raise RuntimeError(f"the source does not fit the table: {other}")
 
