@@ -26,7 +26,8 @@ from pyiceberg.types import (
 )
 
 from frazil.table.files import UNSORTED
-from frazil.write.measure import Measure, measured_columns, raised
+from frazil.write.bounds import raised
+from frazil.write.measure import Measure, measured_columns
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
-from frazil.decode.blobs import texts_of_uuids
 from frazil.errors import ConfigError
+from frazil.uuids import texts_of_uuids
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from frazil.decode.blobs import blobs_of_texts, uuids_of_texts
+from frazil.decode.blobs import blobs_of_texts
 from frazil.decode.times import (
     NUMBER,
     times_of_texts,
@@ -31,6 +31,7 @@ from frazil.decode.times import (
     timestamps_of_numbers,
     timestamps_of_texts,
 )
+from frazil.uuids import uuids_of_texts
 
 Land = Callable[[pa.Array], pa.Array]
 

@@ -8,14 +8,13 @@ show one.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from frazil.errors import SchemaMismatch
+from frazil.uuids import uuids_of_texts
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -83,16 +82,10 @@ def keeps_meaning(arriving: pa.DataType, held: pa.DataType) -> bool:
     return any(may_arrive(source) and may_hold(target) for may_arrive, may_hold in _MEANING_KEPT)
 
 
-_UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
-
-
 def _texts_to_uuids(values: pa.Array, held: pa.DataType) -> pa.Array:
     """The array with texts that the table holds as UUIDs read; everything else as it came."""
     if isinstance(held, pa.UuidType) and _is_text(values.type):
-        if pc.any(pc.invert(pc.match_substring_regex(values, _UUID_TEXT))).as_py():
-            raise pa.ArrowInvalid("a text is not a UUID such as 123e4567-e89b-12d3-a456-426614174000")
-        blobs = [None if each is None else uuid.UUID(each).bytes for each in values.to_pylist()]
-        return pa.array(blobs, pa.binary(16))
+        return uuids_of_texts(values, held.storage_type)
     if pt.is_struct(held) and pt.is_struct(values.type):
         names = [each.name for each in values.type]
         inner = [

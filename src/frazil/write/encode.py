@@ -51,6 +51,16 @@ class FileFormat(Protocol):
         """How files spell the table's columns, which is what encoders take."""
         ...
 
+    @property
+    def max_open_files(self) -> int:
+        """How many files a task may have open, by what each keeps in memory beside its waiting rows."""
+        ...
+
+    @property
+    def footer_bytes_once(self) -> int:
+        """What stands at the end of a file however many row groups it has."""
+        ...
+
     def encoder(self, sink: Sink, rows: pa.Table) -> Encoder:
         """Begins a file whose first rows are these; they are not written yet."""
         ...

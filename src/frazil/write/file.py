@@ -50,13 +50,10 @@ class FileLayout:
     sort_order_id: int
     compressed_share: float = 1.0
     """Bytes in the file per byte of Arrow data, as the latest row group showed; 1 before the first."""
-    schema_bytes: int = field(init=False)
-    """What a footer has once, however many row groups there are: the table's schema."""
     footer_bytes: float = field(init=False)
     """What one row group adds to the footer, as the latest one showed."""
 
     def __post_init__(self) -> None:
-        self.schema_bytes = len(self.target.schema_json) if self.format.name == "parquet" else 0
         self.footer_bytes = _FOOTER_BYTES_PER_COLUMN * len(self.format.arrow_schema)
 
 
@@ -161,7 +158,7 @@ class DataFile:
 
     def _size(self) -> float:
         """What the file would measure if it were closed now."""
-        return self._sink.size + self._layout.schema_bytes + self._groups * self._layout.footer_bytes
+        return self._sink.size + self._layout.format.footer_bytes_once + self._groups * self._layout.footer_bytes
 
     def _room(self, share: float) -> float:
         """How many bytes one more row group may have if the file is to reach this share of its target."""
@@ -197,7 +194,7 @@ class DataFile:
             encoder.write(table)
             size = scale.size
             encoder.close()
-        self._layout.footer_bytes = max(0, scale.size - size - self._layout.schema_bytes)
+        self._layout.footer_bytes = max(0, scale.size - size - self._layout.format.footer_bytes_once)
         return size
 
     def _write(self, table: pa.Table) -> None:

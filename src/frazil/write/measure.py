@@ -36,13 +36,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from frazil.write.modes import metrics_modes
+from frazil.write.bounds import raised
+from frazil.write.modes import has_bounds, metrics_modes
+from frazil.write.nested import at_path
 
 Bound = bool | int | float | Decimal | str
 
 _UNBOUNDED = (BinaryType, FixedType, UUIDType, UnknownType)
-_SURROGATES = range(0xD800, 0xE000)
-_LAST_CODE_POINT = 0x10FFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,11 @@ class Column:
     def is_bounded(self) -> bool:
         if not isinstance(self.kind, PrimitiveType) or isinstance(self.kind, _UNBOUNDED):
             return False
-        return self.mode.type in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
+        return has_bounds(self.mode)
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
         """The column with a null wherever a struct around it is null."""
-        top = rows.column(self.path[0])
-        return pc.struct_field(top, self.path[1:]) if self.path[1:] else top
+        return at_path(rows, self.path)
 
 
 def measured_columns(schema: Schema, properties: Mapping[str, str], sort_order_json: str) -> list[Column]:
@@ -101,7 +100,7 @@ class Measure:
 
     columns: list[Column]
     _rows: int = 0
-    null_counts: dict[int, int] = field(default_factory=dict)
+    _nulls: dict[int, int] = field(default_factory=dict)
     _nans: dict[int, int] = field(default_factory=dict)
     _lowest: dict[int, Bound] = field(default_factory=dict)
     _highest: dict[int, Bound] = field(default_factory=dict)
@@ -111,7 +110,7 @@ class Measure:
         self._rows += rows.num_rows
         for column in self.columns:
             values = column.values(rows)
-            self.null_counts[column.field_id] = self.null_counts.get(column.field_id, 0) + values.null_count
+            self._nulls[column.field_id] = self._nulls.get(column.field_id, 0) + values.null_count
             if column.is_float:
                 nans = pc.sum(pc.is_nan(values)).as_py() or 0
                 self._nans[column.field_id] = self._nans.get(column.field_id, 0) + nans
@@ -130,7 +129,7 @@ class Measure:
         """The metric fields of a `WrittenFile`."""
         return {
             "value_counts": {each.field_id: self._rows for each in self.columns},
-            "null_value_counts": dict(self.null_counts),
+            "null_value_counts": dict(self._nulls),
             "nan_value_counts": dict(self._nans),
             "lower_bounds": self._serialized(self._lowest, _lower),
             "upper_bounds": self._serialized(self._highest, _upper),
@@ -169,14 +168,3 @@ def _is_too_long(bound: str, column: Column) -> bool:
     return (
         isinstance(column.kind, StringType) and column.mode.length is not None and len(bound) > column.mode.length
     )
-
-
-def raised(text: str) -> str | None:
-    """The shortest text above all that begin with this one; None where there is none."""
-    for end in range(len(text), 0, -1):
-        successor = ord(text[end - 1]) + 1
-        if successor in _SURROGATES:
-            successor = _SURROGATES.stop
-        if successor <= _LAST_CODE_POINT:
-            return text[: end - 1] + chr(successor)
-    return None

@@ -43,15 +43,14 @@ from pyiceberg.types import (
 )
 
 from frazil.table.files import UNSORTED
+from frazil.write.bounds import raised
 from frazil.write.modes import has_bounds, metrics_modes
+from frazil.write.nested import at_path
 
 # Arrow leaves bounds that are longer out of the footer.
 _FOOTER_BOUND_LENGTH_MAX = 4096
 
 _BYTES = (StringType, BinaryType, FixedType)
-
-_LAST_CODE_POINT = 0x10FFFF
-_SURROGATES = (0xD800, 0xDFFF)
 
 Bounds = tuple[Any, Any]
 """The lowest and the highest value as the footer has them: bool, int, float or bytes."""
@@ -159,11 +158,7 @@ class Tally:
 
     def __init__(self, columns: list[_Column]) -> None:
         self._floats = [each for each in columns if each.is_float]
-        self._maybe_long = [
-            each
-            for each in columns
-            if each.has_bounds and isinstance(each.kind, StringType | BinaryType | FixedType)
-        ]
+        self._maybe_long = [each for each in columns if each.has_bounds and isinstance(each.kind, _BYTES)]
         self._uuids = [each for each in columns if isinstance(each.kind, UUIDType)]
         self._row_groups = 0
         self.nan_counts: dict[int, int] = {each.field_id: 0 for each in self._floats}
@@ -213,8 +208,7 @@ def _leaves(
 
 def _values(rows: pa.Table, column: _Column) -> pa.ChunkedArray:
     assert column.path is not None
-    values = rows.column(column.path[0])
-    return pc.struct_field(values, column.path[1:]) if column.path[1:] else values
+    return at_path(rows, column.path)
 
 
 def _longest(values: pa.ChunkedArray) -> int:
@@ -294,10 +288,5 @@ def _rounded_up(bound: bytes, column: _Column) -> bytes | None:
     if isinstance(column.kind, BinaryType):
         raisable = short.rstrip(b"\xff")
         return raisable[:-1] + bytes([raisable[-1] + 1]) if raisable else None
-    text = short.decode().rstrip(chr(_LAST_CODE_POINT))
-    return (text[:-1] + _next_character(text[-1])).encode() if text else None
-
-
-def _next_character(character: str) -> str:
-    code = ord(character) + 1
-    return chr(_SURROGATES[1] + 1 if code == _SURROGATES[0] else code)
+    above = raised(short.decode())
+    return None if above is None else above.encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,12 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         key, value = kind.key_field, kind.item_field
         return pa.map_(key.with_type(_plain_type(key.type)), value.with_type(_plain_type(value.type)))
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def at_path(rows: pa.Table | pa.RecordBatch, path: Sequence[int]) -> Any:
+    """The values that positions lead to, through structs; null wherever a struct around them is."""
+    top = rows.column(path[0])
+    return pc.struct_field(top, list(path[1:])) if path[1:] else top
 
 
 def elements(lists: pa.LargeListArray) -> tuple[np.ndarray, pa.Array]:

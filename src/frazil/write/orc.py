@@ -67,6 +67,9 @@ class Orc:
     """How the ORC files of one table look."""
 
     name = "orc"
+    # An open file keeps a megabyte for every column or two, and does not give it back before it is closed.
+    max_open_files = 8
+    footer_bytes_once = 0
 
     def __init__(self, target: WriteTarget, schema: Schema) -> None:
         check_codec("orc", target.compression, target.compression_level)

@@ -31,12 +31,15 @@ class Parquet:
     """How the Parquet files of one table look."""
 
     name = "parquet"
+    # An open file keeps about 3 MB: Arrow's last pages and zstd's working memory (measured).
+    max_open_files = 32
 
     def __init__(self, target: WriteTarget, schema: Schema) -> None:
         check_codec("parquet", target.compression, target.compression_level)
         file_schema = _plainly_named(schema)
         self._target = target
         self._schema = schema
+        self.footer_bytes_once = len(target.schema_json)
         self.arrow_schema: pa.Schema = schema_to_pyarrow(file_schema)
         self.metrics = MetricsPlan(schema, file_schema, target.properties, target.sort_order_json)
         field_ids = parquet_path_to_id_mapping(file_schema)

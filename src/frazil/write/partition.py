@@ -30,6 +30,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import BinaryType, DateType, DoubleType, FloatType, IcebergType, StructType, UUIDType
 
 from frazil.write import instants
+from frazil.write.nested import at_path
 from frazil.write.spelling import folder, json_value
 
 # Spelling out a partition takes longer than writing a few rows of it, so those seen lately are remembered.
@@ -122,10 +123,7 @@ def transformed(schema: Schema, field: PartitionField | SortField) -> Callable[[
     transform = _transform_of(field, schema.find_type(field.source_id))
 
     def column(batch: pa.RecordBatch) -> pa.Array:
-        source = batch.column(path[0])
-        if path[1:]:
-            source = pc.struct_field(source, path[1:])
-        return _plain(transform(_plain_storage(source)))
+        return _plain(transform(_plain_storage(at_path(batch, path))))
 
     return column
 

@@ -25,10 +25,6 @@ from frazil.write.order import order_to_write, partition_keys, sort_keys
 from frazil.write.partition import Partition, Partitioner, picked
 from frazil.write.sort import Ordering, Sorter
 
-# An open file keeps about 3 MB beside its waiting rows: Arrow's last pages and zstd's working memory (measured).
-MAX_OPEN_FILES = 32
-# An ORC file keeps a megabyte for every column or two, and does not give it back before it is closed.
-MAX_OPEN_ORC_FILES = 8
 MAX_WAITING_BYTES = 64 * MIB
 
 # Parquet hands over whole pages, so a stream needs no large buffer of its own; all open files would have one.
@@ -96,12 +92,11 @@ class TableWriter:
         order = order_to_write(SortOrder.model_validate_json(target.sort_order_json))
         self._target = target
         self._name = name
-        default = MAX_OPEN_ORC_FILES if target.file_format == "orc" else MAX_OPEN_FILES
-        self._max_open_files = max_open_files or default
         self._max_waiting_bytes = max_waiting_bytes
         self._io = load_file_io(_STREAM_BUFFER | dict(target.io_properties), target.location)
         self._locations = Locations(target.location, target.properties, target.table_location)
         self._layout = FileLayout(target, file_format(target, schema), spec.spec_id, order.order_id)
+        self._max_open_files = max_open_files or self._layout.format.max_open_files
         columns = [each.name for each in schema.fields]
         self._conformer = Conformer(target.table, columns, self._layout.format.arrow_schema)
         self._partitioner = Partitioner(schema, spec)

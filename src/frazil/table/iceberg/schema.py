@@ -84,25 +84,31 @@ def require_same_partition(
     table: str, wished: PartitionSpec, wished_schema: Schema, actual: PartitionSpec, actual_schema: Schema
 ) -> None:
     """Refuses a declared partitioning that an existing table does not have."""
-    expected, found = _fields(wished, wished_schema), _fields(actual, actual_schema)
-    if expected != found:
-        raise SchemaMismatch(
-            f"{table} is declared to be partitioned by [{', '.join(expected)}], but is by [{', '.join(found)}]",
-            "declare what the table has, or leave table.partition out: files follow the table's own spec",
-            expected=", ".join(expected),
-            actual=", ".join(found),
-        )
+    _require_same(
+        f"{table} is declared to be partitioned by",
+        _fields(wished, wished_schema),
+        _fields(actual, actual_schema),
+        "declare what the table has, or leave table.partition out: files follow the table's own spec",
+    )
 
 
 def require_same_sort(
     table: str, wished: SortOrder, wished_schema: Schema, actual: SortOrder, actual_schema: Schema
 ) -> None:
     """Refuses a declared order that an existing table does not have."""
-    expected, found = _sort_fields(wished, wished_schema), _sort_fields(actual, actual_schema)
+    _require_same(
+        f"{table} is declared to be sorted by",
+        _sort_fields(wished, wished_schema),
+        _sort_fields(actual, actual_schema),
+        "ALTER TABLE … WRITE ORDERED BY …, or leave table.sort out: files follow the table's own order",
+    )
+
+
+def _require_same(declared: str, expected: list[str], found: list[str], remedy: str) -> None:
     if expected != found:
         raise SchemaMismatch(
-            f"{table} is declared to be sorted by [{', '.join(expected)}], but is by [{', '.join(found)}]",
-            "ALTER TABLE … WRITE ORDERED BY …, or leave table.sort out: files follow the table's own order",
+            f"{declared} [{', '.join(expected)}], but is by [{', '.join(found)}]",
+            remedy,
             expected=", ".join(expected),
             actual=", ".join(found),
         )

@@ -42,6 +42,8 @@ class Avro:
     """How the Avro files of one table look."""
 
     name = "avro"
+    max_open_files = 32
+    footer_bytes_once = 0
 
     def __init__(self, target: WriteTarget, schema: Schema) -> None:
         check_codec("avro", target.compression, target.compression_level)
