@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
+from frazil.changes import ChangePlan
 from frazil.decode.declared import declared_schema, epoch_units, require_catch_all
 from frazil.errors import ConfigError
 from frazil.pipeline.schema import parse_schema
@@ -57,10 +58,12 @@ class DecodePlan:
     # What numbers count in timestamp columns, by the column's path.
     epoch_units: dict[str, str] = field(default_factory=dict)
     binary: Binary = "base64"
+    # How records become changes; None where every record is a row.
+    changes: ChangePlan | None = None
 
     @property
     def needs_keys(self) -> bool:
-        return self.format == "raw" or self._keeps_origin
+        return self.format == "raw" or self.changes is not None or self._keeps_origin
 
     @property
     def needs_timestamps(self) -> bool:
@@ -82,6 +85,8 @@ class Decoded:
 
     rows: pa.RecordBatch
     dead: pa.RecordBatch | None
+    ignored: int = 0
+    """records that are neither, and need not be: a delete's tombstone, for one"""
 
 
 def plan_decode(

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from frazil.changes import ChangeTarget
 from frazil.errors import InvalidState
 
 MIB = 1024 * 1024
@@ -52,6 +53,8 @@ class WriteTarget:
     """where the table itself lies, if its data may lie elsewhere"""
     checksum: bool = False
     """Whether each file's bytes get a CRC: up to a fifth more writing time where data compresses badly."""
+    changes: ChangeTarget | None = None
+    """how changes of keyed rows are written; None for a table that rows are appended to"""
 
 
 @dataclass(frozen=True, slots=True)

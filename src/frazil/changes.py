@@ -1,0 +1,63 @@
+"""Changes: what a stream says of rows that have a key.
+
+A change is a row of the table with three columns more, which no table keeps: what happens to the row, where the
+change stands among the others of its partition, and, where it is needed, what the row was before.
+
+Within an epoch only the last change of each key counts. Only the key's columns of a delete have a meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+OP = "_op"
+"""STRING: one of the letters below"""
+ORDER = "_order"
+"""BIGINT: rises within a Kafka partition; two changes of one record stand one behind the other"""
+BEFORE = "_before"
+"""STRUCT of `ChangePlan.before` columns: the row as it was, null where the source does not say"""
+
+INSERT, UPDATE, DELETE, TRUNCATE = "I", "U", "D", "T"
+"""A row whose key is new by the source's word · a row, new or not · no row any more · no rows at all."""
+
+Envelope = Literal["none", "debezium", "cockroachdb", "op-column"]
+UnknownOp = Literal["fail", "warn-insert", "dead-letter"]
+Truncate = Literal["fail", "ignore", "apply"]
+KeyFormat = Literal["json", "text"]
+Decimals = Literal["plain", "bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """How records become changes. Made on the driver, pickled to the workers."""
+
+    keys: tuple[str, ...]
+    """columns of the declared schema, in the order of the source's own key"""
+    envelope: Envelope = "none"
+    before: tuple[str, ...] = ()
+    """columns whose old values are needed, to know which partition a row was in"""
+    op_column: str | None = None
+    """of envelope op-column: the field with the operation; `_op` or `__op`, whichever is there, if absent"""
+    unknown_op: UnknownOp = "fail"
+    truncate: Truncate = "fail"
+    key_format: KeyFormat = "json"
+    """how the message key is written; it alone says which row a record without a value deletes"""
+    decimals: Decimals = "plain"
+    """bytes: a text in a DECIMAL column is base64 of its unscaled digits, as Debezium writes them"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTarget:
+    """How changes become files of one table. Made on the driver, pickled to the workers."""
+
+    keys: tuple[str, ...]
+    """columns whose values name a row"""
+    scope: Literal["partition", "before", "global"] = "partition"
+    """where deletes apply: in the partition of the new row, in that of the old one, or everywhere"""
+    delete_spec_json: str = ""
+    """for scope global: the unpartitioned spec of the table that delete files are written under"""
+    sequence_by: str | None = None
+    """a column that orders changes of one key across Kafka partitions; ORDER alone if absent"""
+    trust_inserts: bool = False
+    """whether a key whose first change is an INSERT is known to be new, so that nothing need be deleted"""
