@@ -20,6 +20,7 @@ what the engine does: a transient error is retried with backoff, a terminal one 
         ├── UndecodableRecord     kind Io: a record could not be decoded and on_error = "fail"
         ├── DataLoss              kind Io: the source no longer holds what the frontier needs
         ├── SourceChanged         kind Io: topic recreated or log truncated under the frontier
+        ├── ChangesUnordered      kind Io: nobody can tell which change of a key is the last
         ├── Fenced                kind Transaction: another coordinator has taken over
         ├── TableChanged          kind Transaction: rolled back, replaced, recreated, not ours
         ├── TableDamaged          kind Io: the table's head points at files that do not exist
@@ -154,6 +155,12 @@ class DataLoss(TerminalError):
 
 class SourceChanged(TerminalError):
     """The topic was recreated or its log was truncated below the frontier."""
+
+    kind = "Io"
+
+
+class ChangesUnordered(TerminalError):
+    """Changes of one key came in an order that nobody can tell."""
 
     kind = "Io"
 

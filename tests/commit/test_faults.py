@@ -271,7 +271,7 @@ def test_after_a_rollback_the_remedy_with_adopt_lands_the_lost_epochs_again_and_
 class TestAbandonedFiles:
     def abandoned(self, shop: Any, one: Any) -> list[str]:
         outcome = shop.write(one)
-        one.abandon(outcome)
+        one.abandon(outcome.all_files)
         return sorted(file.path for files in outcome.files.values() for file in files)
 
     def test_they_are_deleted_only_after_our_next_commit(self, shop: Any) -> None:

@@ -7,7 +7,7 @@ frontier speaks for the whole pipeline; a side table without rows is not touched
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -49,10 +49,16 @@ class EpochOutcome:
     leader_epochs: Mapping[Partition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     started_ms: int = 0
+    replaces: bool = False
+    """whether the main table's rows so far are gone, because the source emptied its table"""
+
+    @property
+    def all_files(self) -> list[WrittenFile]:
+        return [file for files in self.files.values() for file in files]
 
     @property
     def is_empty(self) -> bool:
-        return not any(self.files.values()) and not self.skipped
+        return not any(self.files.values()) and not self.skipped and not self.replaces
 
 
 @dataclass(frozen=True)
@@ -218,10 +224,10 @@ class Coordinator:
             self._registers[table.name] = found
         self._absorbed = None
 
-    def abandon(self, outcome: EpochOutcome) -> None:
-        """Files of an epoch that was never sent to a catalog; removed after our next commit."""
-        for name, files in outcome.files.items():
-            self._abandoned.setdefault(name, []).extend(file.path for file in files)
+    def abandon(self, files: Iterable[WrittenFile]) -> None:
+        """Files that were never sent to a catalog; removed after our next commit."""
+        for file in files:
+            self._abandoned.setdefault(file.table, []).append(file.path)
 
     def _claim(
         self, seen: Mapping[str, TableObserved], generation: Generation, epoch: Epoch, frontier: Frontier
@@ -248,7 +254,7 @@ class Coordinator:
         if not span:
             # Every empty span has the same batch id: the second one would be taken for committed already.
             raise InvalidState(f"{table.name}: epoch {outcome.epoch} covers nothing that is new to the table")
-        rows = sum(file.record_count for file in files)
+        rows = sum(file.record_count for file in files if file.is_data)
         counts = outcome.counts if is_anchor else Counts(delivered=rows, landed=rows)
         skipped = outcome.skipped if is_anchor else EMPTY_SPAN
         register = Register(
@@ -260,7 +266,7 @@ class Coordinator:
             table_uuid=before.table_uuid,
             anchor_uuid=before.anchor_uuid,
         )
-        action: Action = "append" if files else "heartbeat"
+        action = _action(files, replaces=is_anchor and outcome.replaces)
         self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms)
 
     def _require_landed(self, table: Table) -> None:
@@ -295,12 +301,20 @@ class Coordinator:
             span=span,
             skipped=skipped,
             counts=counts,
-            data_files=len(files),
+            data_files=sum(file.is_data for file in files),
+            delete_files=sum(not file.is_data for file in files),
             duration_ms=now_ms - started_ms if started_ms else 0,
             interval_ms=int(self._interval_s * 1000),
             process=self._world.process,
         )
-        proposal = Proposal(self.pipeline, self._uuids[table.name], before, register, summary.properties())
+        proposal = Proposal(
+            self.pipeline,
+            self._uuids[table.name],
+            before,
+            register,
+            summary.properties(),
+            replaces=action == "overwrite",
+        )
         self._registers[table.name] = land(table, proposal, files, self._world, self._backoff)
 
     def _join(self, outcome: EpochOutcome) -> EpochOutcome:
@@ -316,6 +330,7 @@ class Coordinator:
             leader_epochs={**_epochs_outside(outcome.span, before.leader_epochs), **outcome.leader_epochs},
             topic_ids={**before.topic_ids, **outcome.topic_ids},
             started_ms=before.started_ms,
+            replaces=before.replaces or outcome.replaces,
         )
 
     def _require_known(self, files: Mapping[str, Sequence[WrittenFile]]) -> None:
@@ -360,6 +375,14 @@ class Coordinator:
         others = [s for s in seen.values() if s.register is not None and s.register.coordinator != self.id]
         signs = [s.sign for s in others if s.sign is not None]
         return bool(signs) and all(self._world.is_dead(sign.process) for sign in signs)
+
+
+def _action(files: Sequence[WrittenFile], *, replaces: bool) -> Action:
+    if replaces:
+        return "overwrite"
+    if not files:
+        return "heartbeat"
+    return "append" if all(file.is_data for file in files) else "row-delta"
 
 
 def _epochs_outside(span: Span, leader_epochs: Mapping[Partition, int]) -> dict[Partition, int]:

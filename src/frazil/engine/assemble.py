@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
 from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
+from frazil.changes import ChangePlan
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
-from frazil.errors import ConfigError
+from frazil.errors import ConfigError, TableChanged
 from frazil.journal import NO_JOURNAL, Journal, JournalSettings
 from frazil.pipeline import GeneratorSource, KafkaSource, PipelineSpec
 from frazil.pipeline.fit import require_fit
+from frazil.pipeline.keys import keyed
 from frazil.pipeline.spec import TableSection
 from frazil.source import Source, Wants
 from frazil.source.generator import GeneratorPlanner
@@ -26,10 +28,14 @@ from frazil.table.iceberg import (
     IcebergTable,
     TableWish,
     new_table_properties,
+    old_columns,
     spark_catalog_conf,
     spark_to_iceberg,
     with_settings,
 )
+
+_WITH_BEFORE_IMAGES = {"debezium", "cockroachdb"}
+"""Envelopes that may tell what a row was before its change."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,16 @@ class Assembly:
     def wants(self) -> Wants:
         return Wants(self.decode.needs_keys, self.decode.needs_timestamps, self.decode.needs_headers)
 
+    def anchor_target(self) -> WriteTarget:
+        """The main table as the workers see it, as it is now."""
+        target = anchor_target(self.spec, self.anchor)
+        if target.changes is not None and target.changes.scope == "before" and not _tells_before(self.decode):
+            raise TableChanged(
+                f"{target.table} was partitioned otherwise while the pipeline ran",
+                "start it again: it then reads what rows were before their changes",
+            )
+        return target
+
     @property
     def sides(self) -> list[IcebergTable]:
         return [self.dead_letters] if self.dead_letters else []
@@ -65,10 +81,26 @@ def decode_plan(spec: PipelineSpec) -> DecodePlan:
         catch_all=told.catch_all,
         epoch_unit=told.epoch_unit,
         binary=told.binary,
+        changes=_change_plan(spec),
     )
     if spec.transform is None:
         _require_possible(spec.table, plan.schema)
     return plan
+
+
+def _change_plan(spec: PipelineSpec) -> ChangePlan | None:
+    if spec.table.mode != "upsert":
+        return None
+    told, envelope = spec.changes, spec.decode.envelope
+    return ChangePlan(
+        keys=tuple(spec.table.keys),
+        envelope=envelope,
+        op_column=told.op_column,
+        unknown_op=told.unknown_op,
+        truncate=told.truncate,
+        key_format=told.key_format,
+        decimals=told.decimals or ("bytes" if envelope == "debezium" else "plain"),
+    )
 
 
 def _require_possible(table: TableSection, schema: Schema) -> None:
@@ -101,11 +133,29 @@ def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
     source.observe()
     catalog = IcebergCatalog(spark, spec.catalog)
     anchor = catalog.open(anchor_wish(spec.table, schema))
-    anchor.write_target(spec.table)
+    target = anchor_target(spec, anchor)
+    if decode.changes is not None and target.changes is not None and target.changes.scope == "before":
+        decode = replace(decode, changes=replace(decode.changes, before=old_columns(target)))
+        lane, _ = plan_lane(spec, spark, decode)
     dead_letters = None
     if spec.dead_letters is not None:
         dead_letters = catalog.open(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
     return Assembly(spec, spark, source, decode, lane, anchor, dead_letters, plan_journal(spec))
+
+
+def anchor_target(spec: PipelineSpec, anchor: IcebergTable) -> WriteTarget:
+    """What workers must know of the main table, as the pipeline wants it written; refuses what cannot be."""
+    tells_before = spec.decode.envelope in _WITH_BEFORE_IMAGES and spec.transform is None
+    target = anchor.write_target(spec.table, tells_before=tells_before)
+    if target.changes is None:
+        return target
+    told = spec.changes
+    changes = replace(target.changes, sequence_by=told.sequence_by, trust_inserts=told.trust_inserts)
+    return replace(target, changes=changes)
+
+
+def _tells_before(decode: DecodePlan) -> bool:
+    return decode.changes is not None and bool(decode.changes.before)
 
 
 def plan_journal(spec: PipelineSpec) -> Journal:
@@ -119,7 +169,10 @@ def plan_journal(spec: PipelineSpec) -> Journal:
 
 
 def anchor_wish(table: TableSection, schema: Schema) -> TableWish:
-    return TableWish(table.name, schema, table.partition, table.sort, table.location, new_table_properties(table))
+    keys = table.keys if table.mode == "upsert" else []
+    columns = keyed(schema, keys) if keys else schema
+    properties = new_table_properties(table)
+    return TableWish(table.name, columns, table.partition, table.sort, table.location, properties, keys)
 
 
 def plan_lane(spec: PipelineSpec, spark: SparkSession, decode: DecodePlan) -> tuple[Lane, Schema]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pyspark.sql import SparkSession
 
 from frazil.decode import DEAD_LETTER_SCHEMA
-from frazil.engine.assemble import anchor_wish, decode_plan, open_source, plan_lane
+from frazil.engine.assemble import anchor_target, anchor_wish, decode_plan, open_source, plan_lane
 from frazil.pipeline import PipelineSpec
 from frazil.protocol.plan import SourceObserved
 from frazil.table.iceberg import IcebergCatalog, TableWish
@@ -29,7 +29,7 @@ def check_connections(spec: PipelineSpec, spark: SparkSession) -> Iterator[str]:
     for wish in wishes:
         fits = catalog.fits(wish)
         if fits and wish.name == spec.table.name:
-            catalog.open(wish).write_target(spec.table)
+            anchor_target(spec, catalog.open(wish))
         yield f"table: {wish.name} " + ("is there and fits" if fits else "is missing; run creates it")
 
 

@@ -10,7 +10,7 @@ files. Where a row is written never matters for what the table holds, so the cho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -86,6 +86,12 @@ def gathered(session: SparkSession, rows: DataFrame, target: WriteTarget) -> Dat
     except PySparkException as refused:
         log.warning("rows cannot be brought together by partition", table=target.table, error=str(refused))
         return rows
+
+
+def gathered_by_key(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The same changes, those of one key in one task."""
+    columns = [f"`{name.replace('`', '``')}`" for name in keys]
+    return changes.repartition(changes.sparkSession.sparkContext.defaultParallelism, *columns)
 
 
 def _keys(session: SparkSession, rows: DataFrame, target: WriteTarget) -> dict[str, str]:

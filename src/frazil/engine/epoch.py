@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
 
 from frazil.commit import EpochOutcome
 from frazil.engine.assemble import Assembly
 from frazil.engine.carry import unpack
 from frazil.engine.distribute import Distribution
-from frazil.engine.lanes import describe_job
+from frazil.engine.keys import require_sequence, share_keys
+from frazil.engine.lanes import Lane, describe_job
 from frazil.engine.worker import EpochPlan, TaskReport
 from frazil.errors import FrazilError
 from frazil.pipeline.spec import TableSection
@@ -19,6 +22,8 @@ from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
 from frazil.protocol.register import Epoch, Register, batch_id
 from frazil.protocol.summary import Counts
 from frazil.table.files import WriteTarget, WrittenFile
+
+log = structlog.get_logger()
 
 _TASK_RECORDS_MIN = 25_000
 """Fewer records than this are not worth a second task and a second file."""
@@ -46,6 +51,8 @@ class WrittenEpoch:
     outcome: EpochOutcome
     record_bytes: float
     seconds: float
+    spoiled: Sequence[WrittenFile] = ()
+    """files of a first try that must not land"""
 
 
 @dataclass
@@ -55,6 +62,8 @@ class Targets:
     parts: Assembly
     dead_floor: Frontier
     distribution: Distribution = field(default_factory=Distribution)
+    by_key: bool = False
+    """whether tasks were seen to share keys, so that changes have to be brought together by key"""
     _found: tuple[WriteTarget, WriteTarget | None] | None = None
     _found_at: float = 0.0
     refresh_s: float = 30.0
@@ -63,7 +72,7 @@ class Targets:
         if self._found is None or time.monotonic() - self._found_at > self.refresh_s:
             dead = self.parts.dead_letters
             self._found = (
-                self.parts.anchor.write_target(self.parts.spec.table),
+                self.parts.anchor_target(),
                 dead.write_target(TableSection(name=dead.name)) if dead is not None else None,
             )
             self._found_at = time.monotonic()
@@ -83,29 +92,52 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     context = parts.spark.sparkContext
     target, dead_target = targets.current()
     parts.journal.append(_begun(name, planned, target, dead_target), durable=True)
-    tasks = min(context.defaultParallelism, -(-planned.span.records // _TASK_RECORDS_MIN))
+    tasks = max(1, min(context.defaultParallelism, -(-planned.span.records // _TASK_RECORDS_MIN)))
+    # The changes of a key are in order within a Kafka partition, and one task has to see them all.
+    split = planned.span.split if target.changes is None else planned.span.split_whole
     plan = EpochPlan(
         writer=name,
         epoch=planned.number,
-        shares=planned.span.split(max(1, tasks), planned.base),
+        shares=split(tasks, planned.base),
         reader=parts.source.reader(parts.wants),
         decode=parts.decode,
         target=target,
         dead_target=dead_target,
         dead_floor=targets.dead_floor,
         shuffle=parts.lane.can_shuffle and targets.distribution.shuffles(target),
+        by_key=targets.by_key,
         token=planned.token,
     )
     describe_job(context, name, planned.number, planned.span.records)
+    reports, spoiled = _run(parts.lane, plan, targets)
+    landed = [file for report in reports for file in report.files if file.table == target.table]
+    targets.distribution.learn(landed, len(plan.shares), plan.shuffle)
+    return replace(_add_up(planned, plan, reports, began_ms, time.monotonic() - began), spoiled=spoiled)
+
+
+def _run(lane: Lane, plan: EpochPlan, targets: Targets) -> tuple[list[TaskReport], list[WrittenFile]]:
+    """The reports of the plan's tasks, and the files of a first try that turned out to be wrong.
+
+    Two tasks that had the same key each wrote what they took for its last change. That is seen before anything
+    is committed; then the changes of a key are brought together first, in this epoch and in those to come.
+    """
+    reports = _reports(lane, plan)
+    if plan.by_key or not share_keys(reports):
+        return reports, []
+    require_sequence(plan.target)
+    log.warning("keys come from several tasks and are brought together from now on", table=plan.target.table)
+    targets.by_key = True
+    spoiled = [file for report in reports for file in report.files]
+    return _reports(lane, replace(plan, by_key=True)), spoiled
+
+
+def _reports(lane: Lane, plan: EpochPlan) -> list[TaskReport]:
     try:
-        reports = parts.lane.run(plan)
+        return lane.run(plan)
     except FrazilError:
         raise
     except Exception as failure:
         raise unpack(failure) from failure
-    landed = [file for report in reports for file in report.files if file.table == target.table]
-    targets.distribution.learn(landed, len(plan.shares), plan.shuffle)
-    return _add_up(planned, plan, reports, began_ms, time.monotonic() - began)
 
 
 def _begun(pipeline: str, planned: PlannedEpoch, target: WriteTarget, dead: WriteTarget | None) -> EpochBegun:
@@ -126,9 +158,7 @@ def _touched(target: WriteTarget, register: Register) -> TableTouched:
 def _add_up(
     planned: PlannedEpoch, plan: EpochPlan, reports: list[TaskReport], began_ms: int, seconds: float
 ) -> WrittenEpoch:
-    delivered = sum(report.delivered for report in reports)
-    landed = sum(report.landed for report in reports)
-    dead = sum(report.dead for report in reports)
+    counts = _counts(plan, reports)
     files: dict[str, list[WrittenFile]] = {}
     for report in reports:
         for file in report.files:
@@ -141,12 +171,26 @@ def _add_up(
     outcome = EpochOutcome(
         epoch=planned.number,
         span=planned.span,
-        counts=Counts(delivered, landed, delivered - landed - dead, dead),
+        counts=counts,
         files=files,
+        replaces=any(report.truncated for report in reports),
         skipped=planned.skipped,
         leader_epochs=leader_epochs,
         topic_ids=planned.base.topic_ids,
         started_ms=began_ms,
     )
     size = sum(report.delivered_bytes for report in reports)
-    return WrittenEpoch(outcome, size / delivered if delivered else 0.0, seconds)
+    return WrittenEpoch(outcome, size / counts.delivered if counts.delivered else 0.0, seconds)
+
+
+def _counts(plan: EpochPlan, reports: list[TaskReport]) -> Counts:
+    """What became of the records; of the last two a balance, because a query or an envelope may also multiply."""
+
+    def total(of: str) -> int:
+        return sum(getattr(report, of) for report in reports)
+
+    delivered, landed, deleted, dead = total("delivered"), total("landed"), total("deleted"), total("dead")
+    if plan.target.changes is None:
+        return Counts(delivered, landed, delivered - landed - dead, dead)
+    filtered = total("decoded") - total("taken")
+    return Counts(delivered, landed, filtered, dead, deleted, delivered - landed - deleted - filtered - dead)

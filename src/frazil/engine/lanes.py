@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from frazil.decode import DecodePlan
-from frazil.decode.columns import arrow_schema
+from frazil.changes import OP, ORDER
+from frazil.decode import DecodePlan, decoded_schema
 from frazil.decode.spark import as_spark, spark_schema
-from frazil.engine.distribute import gathered
+from frazil.engine.distribute import gathered, gathered_by_key
 from frazil.engine.worker import ArrowFunction, EpochPlan, TaskReport, run_native, run_sink, run_source
 from frazil.errors import ConfigError
 from frazil.spark import own_session
@@ -53,7 +53,7 @@ class NativeLane:
         return self._rows_schema is not None
 
     def run(self, plan: EpochPlan) -> list[TaskReport]:
-        if plan.shuffle and len(plan.shares) > 1 and self._rows_schema is not None:
+        if (plan.shuffle or plan.by_key) and len(plan.shares) > 1 and self._rows_schema is not None:
             return _through_spark(self._spark, plan, self._rows_schema, lambda _, source: source)
         rows = _tasks(self._spark, plan).mapInArrow(run_native(plan), _REPORTS).collect()
         return [TaskReport.from_json(row.report) for row in rows]
@@ -67,7 +67,8 @@ class SqlLane:
     def __init__(self, spark: SparkSession, sql: str, decode: DecodePlan) -> None:
         self._spark = spark
         self._sql = sql
-        self._rows_schema = spark_schema(arrow_schema(decode.schema))
+        self._is_of_changes = decode.changes is not None
+        self._rows_schema = spark_schema(decoded_schema(decode))
 
     def result_schema(self) -> StructType:
         """The columns of the query, found without running it."""
@@ -75,7 +76,7 @@ class SqlLane:
         try:
             rows = self._query(session, session.createDataFrame([], _struct(self._rows_schema)))
             self._require_unlimited(rows)
-            return rows.schema
+            return self._without_change_columns(rows.schema)
         except PySparkException as error:
             reason = (error.getMessage() or str(error)).strip().splitlines()[0]
             raise ConfigError(f"transform.sql: {reason}", f"it may select from the view `{_VIEW}`") from error
@@ -87,6 +88,18 @@ class SqlLane:
         source.createOrReplaceTempView(_VIEW)
         return session.sql(self._sql)
 
+    def _without_change_columns(self, schema: StructType) -> StructType:
+        """What the table keeps of the query's columns; a query over changes must hand on what they are."""
+        if not self._is_of_changes:
+            return schema
+        missing = [name for name in (OP, ORDER) if name not in schema.names]
+        if missing:
+            raise ConfigError(
+                f"transform.sql drops {', '.join(missing)}: nobody could tell what happens to its rows",
+                f"select {OP} and {ORDER} too; they do not become columns of the table",
+            )
+        return StructType([each for each in schema.fields if each.name not in (OP, ORDER)])
+
     def _require_unlimited(self, rows: DataFrame) -> None:
         plan = rows._jdf.queryExecution().analyzed().toString()
         if re.search(r"^\W*(GlobalLimit|LocalLimit)\b", plan, re.MULTILINE):
@@ -97,7 +110,7 @@ class SqlLane:
 
 def _known_to_spark(decode: DecodePlan) -> pa.Schema | None:
     try:
-        return spark_schema(arrow_schema(decode.schema))
+        return spark_schema(decoded_schema(decode))
     except ConfigError:
         return None
 
@@ -123,7 +136,9 @@ def _through_spark(
         decoded = _for_spark(run_source(plan, _Tell(told)), schema)
         source = _tasks(session, plan).mapInArrow(decoded, _struct(schema))
         rows = query(session, source)
-        if plan.shuffle:
+        if plan.by_key and plan.target.changes is not None:
+            rows = gathered_by_key(rows, plan.target.changes.keys)
+        elif plan.shuffle:
             rows = gathered(session, rows, plan.target)
         written = rows.mapInArrow(run_sink(plan), _REPORTS).collect()
         sinks = [TaskReport.from_json(row.report) for row in written]

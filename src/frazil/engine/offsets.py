@@ -80,6 +80,7 @@ def compare_offsets(
         has_origin=rows is not None,
         strangers=strangers.rows,
         compacted=compacted,
+        is_keyed=spec.table.mode == "upsert",
     )
 
 

@@ -27,6 +27,7 @@ from frazil.engine.events import (
     Retrying,
     Stopping,
 )
+from frazil.engine.keys import require_one_partition, require_ordered
 from frazil.engine.lanes import job_group
 from frazil.engine.logbook import Logbook
 from frazil.errors import FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
@@ -35,15 +36,17 @@ from frazil.protocol.plan import (
     FlushPolicy,
     Hold,
     Ready,
+    Remapping,
     SourceObserved,
     SourceStop,
     Unsure,
+    added_partitions,
     backlog,
     cut,
     reconcile,
     recreated_topic,
 )
-from frazil.protocol.positions import Frontier, Position
+from frazil.protocol.positions import Frontier
 from frazil.protocol.progress import Progress
 from frazil.protocol.register import Epoch
 from frazil.protocol.retry import SOURCE
@@ -89,6 +92,7 @@ class Engine:
         )
         self._logbook = Logbook(parts.journal, self._coordinator, [*parts.sides, parts.anchor])
         self._distribution = Distribution()
+        self._remapping = Remapping()
         self._flight: deque[tuple[PlannedEpoch, Future[WrittenEpoch]]] = deque()
         self._record_bytes = _FIRST_GUESS_RECORD_BYTES
         self._next_epoch = Epoch(1)
@@ -187,6 +191,9 @@ class Engine:
         if self._goal is not None:
             seen = seen.up_to(self._goal)
         planned = self.progress.planned.knowing(self._coordinator.frontier)
+        if self._parts.spec.table.mode == "upsert":
+            require_ordered(self._parts.spec, added_partitions(planned, seen))
+            seen = self._remapping.readable(planned, seen)
         match reconcile(planned, seen, fail_on_data_loss=self._fail_on_data_loss):
             case SourceStop(error):
                 raise self._unless_replaced(error)
@@ -196,7 +203,7 @@ class Engine:
                 pass
         if self._options.available_now and self._goal is None:
             self._goal = seen  # not before: a first answer that lacks partitions would never be reached
-        self.progress.receive(self.progress.received.later(_ends(seen)))
+        self.progress.receive(self.progress.received.later(seen.ends))
         waiting = backlog(base, seen)
         self._tell(BacklogSeen(backlog(self._coordinator.frontier, seen)))
         elapsed_s = 0.0 if self._cut_at is None else time.monotonic() - self._cut_at
@@ -236,7 +243,10 @@ class Engine:
         self._tell(EpochWritten(planned.number, written.outcome.counts.delivered, written.seconds))
         if (stop := recreated_topic(planned.base, self._parts.source.observe())) is not None:
             raise self._unless_replaced(stop.error)
+        if written.outcome.replaces:
+            require_one_partition(self._coordinator.frontier, planned.base)
         self._flight.popleft()  # from here on its files may be in a table, and nobody may give them up
+        self._coordinator.abandon(written.spoiled)
         landed = self._coordinator.commit(written.outcome)
         if landed is None:
             self._logbook.carried(planned)
@@ -256,7 +266,8 @@ class Engine:
             try:
                 if not future.done():
                     context.cancelJobGroup(job_group(self._parts.spec.pipeline.name, planned.number))
-                self._coordinator.abandon(future.result().outcome)
+                written = future.result()
+                self._coordinator.abandon([*written.outcome.all_files, *written.spoiled])
                 self._logbook.abandoned(planned, "dropped with the epochs in flight")
             except Exception as error:  # it has no files to give up; why it failed is told by whoever asked
                 log.debug("epoch dropped", epoch=planned.number, error=str(error))
@@ -274,7 +285,3 @@ class Engine:
     @property
     def _fail_on_data_loss(self) -> bool:
         return bool(getattr(self._parts.spec.source, "fail_on_data_loss", True))
-
-
-def _ends(seen: SourceObserved) -> Frontier:
-    return Frontier({p: Position(log.end) for p, log in seen.logs.items()}, seen.topic_ids)

@@ -26,6 +26,7 @@ from frazil.protocol.verify import (
     check_dead_letters,
     check_files,
     check_history,
+    check_keys,
     check_others,
     check_register,
     check_rows,
@@ -65,7 +66,19 @@ def verify_pipeline(
     elif deep:
         dead = (side.contents, side.seen) if side else None
         checks.append(compare_offsets(spec, spark, anchor.contents, anchor.seen, dead, tell))
+        if spec.table.mode == "upsert":
+            checks.append(_keys(spec, spark, anchor))
     return Verdict(spec.pipeline.name, checks, deep)
+
+
+def _keys(spec: PipelineSpec, spark: SparkSession, anchor: _Look) -> Check:
+    """Reads the key of every live row and looks for doubles."""
+    columns = ", ".join(f"`{name.replace('`', '``')}`" for name in spec.table.keys)
+    table = f"{anchor.contents.sql_name} VERSION AS OF {anchor.contents.snapshot_id}"
+    doubled = spark.sql(f"SELECT {columns} FROM {table} GROUP BY {columns} HAVING count(*) > 1")
+    sample = [", ".join(map(str, row)) for row in doubled.limit(_NAMED).collect()]
+    count = doubled.count() if len(sample) == _NAMED else len(sample)
+    return check_keys(anchor.seen, spec.table.keys, count, sample)
 
 
 def _own_session(spec: PipelineSpec, spark: SparkSession) -> SparkSession:

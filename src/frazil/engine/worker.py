@@ -7,9 +7,12 @@ before the user's query and the last one after it.
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +22,7 @@ from frazil.protocol.positions import Frontier, Partition, Slice
 from frazil.records import Records
 from frazil.source import Reader
 from frazil.table.files import WriteTarget, WrittenFile
-from frazil.write import FileName, TableWriter
+from frazil.write import ChangeWriter, FileName, TableWriter
 
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 
@@ -41,6 +44,8 @@ class EpochPlan:
     """dead letters below it are in their table already"""
     shuffle: bool = False
     """whether the rows of each partition value meet in one task before they are written"""
+    by_key: bool = False
+    """whether the changes of each key meet in one task before they are written"""
     token: str = ""
     """chosen for this attempt at this epoch; every file's name carries it"""
 
@@ -57,9 +62,22 @@ class TaskReport:
     delivered: int = 0
     delivered_bytes: int = 0
     dead: int = 0
+    decoded: int = 0
+    """rows, or changes of rows, that were made of records"""
+    taken: int = 0
+    """of these, what came out of the query and was to be written"""
     landed: int = 0
+    deleted: int = 0
+    truncated: bool = False
+    """whether the source emptied its table"""
+    key_hashes: str = ""
+    """of all keys that it had, in base64"""
     leader_epochs: dict[Partition, int] = field(default_factory=dict)
     files: list[WrittenFile] = field(default_factory=list)
+
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """The hashes of its keys, each once."""
+        return np.frombuffer(b64decode(self.key_hashes), np.uint64)
 
     def to_json(self) -> str:
         return json.dumps(
@@ -68,7 +86,12 @@ class TaskReport:
                 "delivered": self.delivered,
                 "delivered_bytes": self.delivered_bytes,
                 "dead": self.dead,
+                "decoded": self.decoded,
+                "taken": self.taken,
                 "landed": self.landed,
+                "deleted": self.deleted,
+                "truncated": self.truncated,
+                "key_hashes": self.key_hashes,
                 "leader_epochs": [[*partition, epoch] for partition, epoch in self.leader_epochs.items()],
                 "files": [file.to_json() for file in self.files],
             }
@@ -129,12 +152,11 @@ def run_sink(plan: EpochPlan) -> ArrowFunction:
         task = context.partitionId() if context is not None else 0
         with carrying():
             report = TaskReport(task)
-            rows = TableWriter(plan.target, plan.file_name(task, "sql"))
+            rows = _Rows(plan, plan.file_name(task, "sql"), report)
             try:
                 for batch in batches:
-                    report.landed += batch.num_rows
-                    report.files += rows.write(batch)
-                report.files += rows.close()
+                    rows.write(batch)
+                rows.close()
             except BaseException:
                 rows.abort()
                 raise
@@ -145,14 +167,13 @@ def run_sink(plan: EpochPlan) -> ArrowFunction:
 
 def _run_share(plan: EpochPlan, task: int) -> TaskReport:
     report = TaskReport(task)
-    rows = TableWriter(plan.target, plan.file_name(task))
+    rows = _Rows(plan, plan.file_name(task), report)
     dead = _Dead(plan, task)
     try:
         for decoded in _decoded(plan, report):
             dead.write(decoded, report)
-            report.landed += decoded.rows.num_rows
-            report.files += rows.write(decoded.rows)
-        report.files += rows.close()
+            rows.write(decoded.rows)
+        rows.close()
         dead.close(report)
     except BaseException:
         rows.abort()
@@ -166,7 +187,9 @@ def _decoded(plan: EpochPlan, report: TaskReport) -> Iterator[Decoded]:
     for part in plan.shares[report.task]:
         for records in plan.reader.read(part):
             _count(records, part, report)
-            yield decode(records)
+            decoded = decode(records)
+            report.decoded += decoded.rows.num_rows
+            yield decoded
 
 
 def _count(records: Records, part: Slice, report: TaskReport) -> None:
@@ -179,6 +202,32 @@ def _count(records: Records, part: Slice, report: TaskReport) -> None:
     report.delivered_bytes += sum(map(len, filter(None, records.values)))
     if records.leader_epoch is not None and records.offsets[-1] == part.end - 1:
         report.leader_epochs[records.topic, records.partition] = records.leader_epoch
+
+
+class _Rows:
+    """The rows of one task, or its changes of rows, on their way into files."""
+
+    def __init__(self, plan: EpochPlan, name: FileName, report: TaskReport) -> None:
+        self._report = report
+        kind = TableWriter if plan.target.changes is None else ChangeWriter
+        self._writer = kind(plan.target, name)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._report.taken += batch.num_rows
+        self._report.files += self._writer.write(batch)
+
+    def close(self) -> None:
+        report = self._report
+        report.files += self._writer.close()
+        if isinstance(self._writer, ChangeWriter):
+            report.landed, report.deleted = self._writer.landed, self._writer.deleted
+            report.truncated = self._writer.truncated
+            report.key_hashes = b64encode(self._writer.key_hashes().tobytes()).decode()
+        else:
+            report.landed = report.taken
+
+    def abort(self) -> None:
+        self._writer.abort()
 
 
 class _Dead:

@@ -7,6 +7,7 @@ from pyiceberg.types import BooleanType
 
 from frazil.errors import ConfigError
 from frazil.pipeline.codecs import check_codec
+from frazil.pipeline.keys import keyed
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import TableSection
@@ -16,9 +17,11 @@ _BLOOM_KEY = "table.bloom_filters"
 
 
 def require_fit(table: TableSection, schema: Schema) -> None:
-    """Refuses a partition field, a sort field, a bloom filter or a codec that cannot be."""
+    """Refuses a key, a partition field, a sort field, a bloom filter or a codec that cannot be."""
     if table.compression or table.compression_level is not None:
         check_codec(table.file_format or "parquet", table.compression or "zstd", table.compression_level)
+    if table.mode == "upsert":
+        keyed(schema, table.keys)
     parse_partition(table.partition, schema)
     parse_sort(table.sort, schema)
     for column in table.bloom_filters or []:

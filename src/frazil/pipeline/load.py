@@ -69,7 +69,7 @@ def _explain(detail: ErrorDetails) -> Iterator[str]:
         case "model_type" | "model_attributes_type":
             yield f"{key}: {_shown(key, given)} is not allowed; expected a section [{key}] with keys of its own"
         case "value_error" if isinstance(given, dict):
-            yield f"{key}: {_cause(detail)}"
+            yield f"{key}: {_cause(detail)}" if key else _cause(detail)
         case "value_error":
             yield f"{key}: {_shown(key, given)} is not allowed; expected {_cause(detail)}"
         case _:

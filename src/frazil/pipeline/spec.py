@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from frazil.changes import Decimals, Envelope, KeyFormat, Truncate, UnknownOp
 from frazil.pipeline.aliases import without_aliases
 from frazil.pipeline.values import Duration, FieldList, Size
 
@@ -46,6 +47,7 @@ _TABLE_ALIASES = {
     "file.format": "file_format",
     "target.file.size": "target_file_size",
     "write.mode": "mode",
+    "equality.delete.columns": "keys",
 }
 """Names that other tools have for keys of `[table]`."""
 
@@ -119,8 +121,8 @@ class DecodeSection(Section):
 
     format: Literal["json", "raw"]
     """json: the value is one JSON object; raw: key, value and headers as bytes"""
-    envelope: Literal["none"] = "none"
-    """how the value wraps its row"""
+    envelope: Envelope = "none"
+    """how the value wraps its row; the others are for table.mode upsert"""
     schema_: str | None = Field(default=None, alias="schema")
     """the columns of a JSON object, as Spark writes them: order_id BIGINT, amount DECIMAL(10,2)"""
     metadata: bool = True
@@ -159,8 +161,10 @@ class TableSection(Section):
     """the table format"""
     name: str
     """namespace and table, such as shop.orders"""
-    mode: Literal["append"] = "append"
-    """append: every record is a row"""
+    mode: Literal["append", "upsert"] = "append"
+    """append: every record is a row; upsert: every record changes the row with its key"""
+    keys: list[str] = []
+    """upsert: the columns whose values name a row, in the order of the source's own key"""
     partition: FieldList = []
     """partition fields: a column, day(column), bucket(16, column) AS name, …"""
     sort: FieldList = []
@@ -200,6 +204,25 @@ class TableSection(Section):
         if len(parts) < 2 or not all(parts):
             raise ValueError("a namespace and a table, such as shop.orders")
         return name
+
+
+class ChangesSection(Section):
+    """How records change rows, for `table.mode = "upsert"`."""
+
+    trust_inserts: bool = False
+    """believe the source that an inserted key is new: nothing is deleted for it, as fast as an append"""
+    sequence_by: str | None = None
+    """a column that orders the changes of a key; needed when a key's changes come from several Kafka partitions"""
+    unknown_op: UnknownOp = "fail"
+    """what happens to an operation that nobody knows: fail, warn-insert or dead-letter"""
+    truncate: Truncate = "fail"
+    """what happens when the source empties its table: fail, ignore, or apply (topics of one partition)"""
+    op_column: str | None = None
+    """envelope op-column: the field that holds the operation; _op or __op if absent"""
+    key_format: KeyFormat = "json"
+    """how message keys are written, where a record has no value: json or text"""
+    decimals: Decimals | None = None
+    """how texts in DECIMAL columns are written: plain, or bytes as Debezium does; bytes with debezium if absent"""
 
 
 class CatalogSection(Section):
@@ -282,10 +305,24 @@ class PipelineSpec(Section):
     decode: DecodeSection
     transform: TransformSection | None = None
     table: TableSection
+    changes: ChangesSection = ChangesSection()
     catalog: CatalogSection = CatalogSection()
     epoch: EpochSection = EpochSection()
     journal: JournalSection = JournalSection()
     spark: SparkSection = SparkSection()
+
+    @model_validator(mode="after")
+    def _keyed(self) -> PipelineSpec:
+        upsert = self.table.mode == "upsert"
+        if upsert and not self.table.keys:
+            raise ValueError('table.keys is required with mode = "upsert": name the columns that name a row')
+        if upsert and self.decode.format == "raw":
+            raise ValueError('table.mode = "upsert" needs columns: use decode.format = "json"')
+        if not upsert and self.decode.envelope != "none":
+            raise ValueError(f'decode.envelope = "{self.decode.envelope}" needs table.mode = "upsert"')
+        if not upsert and self.changes != ChangesSection():
+            raise ValueError('the section [changes] has no meaning without table.mode = "upsert"')
+        return self
 
     @property
     def dead_letters(self) -> str | None:

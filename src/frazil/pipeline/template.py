@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from frazil.pipeline.spec import (
     CatalogSection,
+    ChangesSection,
     DecodeSection,
     EpochSection,
     JournalSection,
@@ -27,6 +28,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "decode": DecodeSection,
     "transform": TransformSection,
     "table": TableSection,
+    "changes": ChangesSection,
     "catalog": CatalogSection,
     "epoch": EpochSection,
     "journal": JournalSection,
@@ -50,6 +52,10 @@ _EXAMPLES = {
     "decode.catch_all": '"extra"',
     "decode.epoch_unit": '"ms"',
     "transform.sql": '"SELECT * FROM source WHERE amount > 0"',
+    "table.keys": '["order_id"]',
+    "changes.sequence_by": '"updated_at"',
+    "changes.op_column": '"_op"',
+    "changes.decimals": '"plain"',
     "table.location": '"s3://lake/shop/orders"',
     "table.target_file_size": '"128MB"',
     "table.compression_level": "3",
@@ -70,6 +76,7 @@ _EXAMPLES = {
     "spark.master": '"local[*]"',
     "spark.conf": '"spark.driver.memory" = "4g"',
 }
+_OPTIONAL = {"transform", "changes"}
 _COLUMN = 44
 
 
@@ -82,7 +89,7 @@ def pipeline_template(name: str) -> str:
 
 
 def _section(section: str, model: type[Section]) -> Iterator[str]:
-    optional = section == "transform"
+    optional = section in _OPTIONAL
     yield f"{'# ' if optional else ''}[{section}]".ljust(_COLUMN) + f"# {_sentence(model.__doc__ or '')}"
     for name, field in model.model_fields.items():
         key = field.alias or name

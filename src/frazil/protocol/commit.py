@@ -68,6 +68,8 @@ class Proposal:
     predecessor: Register | None
     register: Register
     summary: Mapping[str, str]
+    replaces: bool = False
+    """whether the rows that the table has go away with it"""
 
     def is_overtaken_by(self, found: Register) -> bool:
         """Whether `found` is a commit of the same coordinator, later than the predecessor."""

@@ -16,7 +16,7 @@ gives every partition a place to read from or stops. `FlushPolicy` says when to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from frazil.errors import ConfigError, DataLoss, SourceChanged, TerminalError
@@ -55,6 +55,16 @@ class SourceObserved:
             if partition in goal.logs
         }
         return SourceObserved(logs, self.topic_ids)
+
+    def without(self, partitions: Collection[Partition]) -> SourceObserved:
+        """The same, but for these partitions."""
+        logs = {partition: log for partition, log in self.logs.items() if partition not in partitions}
+        return SourceObserved(logs, self.topic_ids)
+
+    @property
+    def ends(self) -> Frontier:
+        """Where every partition ends."""
+        return Frontier({p: Position(log.end) for p, log in self.logs.items()}, self.topic_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,35 @@ def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | No
         if found is not None and found != topic_id:
             return SourceStop(_recreated(topic, topic_id, found))
     return None
+
+
+@dataclass(slots=True)
+class Remapping:
+    """Keeps the order of a key's changes when its topic gets more partitions.
+
+    A key then goes to another partition than before, and its changes there are newer than those that wait where
+    it was. So new partitions are left alone until the old ones are read up to where they ended when the new ones
+    were first seen. A producer that has not heard of the new partitions goes on for some minutes; only a column
+    that orders changes can tell those apart, and only within an epoch.
+    """
+
+    _awaited: Frontier | None = None
+
+    def readable(self, planned: Frontier, seen: SourceObserved) -> SourceObserved:
+        """What of the source may be read now."""
+        fresh = added_partitions(planned, seen)
+        if not fresh:
+            self._awaited = None
+            return seen
+        if self._awaited is None:
+            self._awaited = seen.without(fresh).ends
+        return seen if planned.covers(self._awaited) else seen.without(fresh)
+
+
+def added_partitions(frontier: Frontier, seen: SourceObserved) -> list[Partition]:
+    """Partitions that a topic got after it was first read."""
+    known = {topic for topic, _ in frontier.positions}
+    return sorted(p for p in seen.logs if p[0] in known and p not in frontier.positions)
 
 
 def backlog(frontier: Frontier, seen: SourceObserved) -> int:

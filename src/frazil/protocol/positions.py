@@ -151,6 +151,18 @@ class Span:
                 start = end
         return [s for s in shares if s]
 
+    def split_whole(self, tasks: int, frontier: Frontier) -> list[list[Slice]]:
+        """Divides the span into at most `tasks` shares, each partition in one of them, the largest ones first."""
+        shares: list[list[Slice]] = [[] for _ in range(tasks)]
+        loads = [0] * tasks
+        for (topic, partition), r in sorted(self.ranges.items(), key=lambda item: (-len(item[1]), item[0])):
+            lightest = loads.index(min(loads))
+            position = frontier.positions.get((topic, partition))
+            known = position.leader_epoch if position and position.offset == r.start else None
+            shares[lightest].append(Slice(topic, partition, r.start, r.end, known))
+            loads[lightest] += len(r)
+        return [s for s in shares if s]
+
 
 EMPTY_SPAN = Span({})
 

@@ -7,34 +7,38 @@ by `frazil history` and by proofs, never to decide where to go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from frazil.protocol.commit import Sign
 from frazil.protocol.positions import EMPTY_SPAN, Span
 from frazil.protocol.register import Register
 
-Action = Literal["start", "append", "heartbeat"]
+Action = Literal["start", "append", "row-delta", "overwrite", "heartbeat"]
+"""What a commit does: begins a generation · adds rows · adds and deletes rows · replaces them all · nothing."""
 
 PREFIX = "frazil."
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Where the records of a span went: delivered = landed + filtered + dead."""
+    """Where the records of a span went: delivered = landed + deleted + collapsed + filtered + dead."""
 
     delivered: int = 0
     landed: int = 0
     filtered: int = 0
     dead: int = 0
+    deleted: int = 0
+    """keys whose last change took their row away"""
+    collapsed: int = 0
+    """changes that a later one of the same key made void"""
+
+    @property
+    def add_up(self) -> bool:
+        return self.delivered == self.landed + self.deleted + self.collapsed + self.filtered + self.dead
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(
-            self.delivered + other.delivered,
-            self.landed + other.landed,
-            self.filtered + other.filtered,
-            self.dead + other.dead,
-        )
+        return Counts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
 
 NO_COUNTS = Counts()
@@ -51,6 +55,7 @@ class EpochSummary:
     skipped: Span = EMPTY_SPAN
     counts: Counts = NO_COUNTS
     data_files: int = 0
+    delete_files: int = 0
     duration_ms: int = 0
     interval_ms: int = 0
     process: str = ""
@@ -69,11 +74,14 @@ class EpochSummary:
             "rows.filtered": str(self.counts.filtered),
             "rows.dead-lettered": str(self.counts.dead),
             "files.data": str(self.data_files),
-            "files.delete": "0",
+            "files.delete": str(self.delete_files),
             "duration-ms": str(self.duration_ms),
             "interval-ms": str(self.interval_ms),
             "process": self.process,
         }
+        if self.counts.deleted or self.counts.collapsed:
+            facts["rows.deleted"] = str(self.counts.deleted)
+            facts["rows.collapsed"] = str(self.counts.collapsed)
         if self.skipped:
             facts["skipped"] = self.skipped.encode()
         return {PREFIX + key: value for key, value in facts.items()}
@@ -100,6 +108,7 @@ class CommitRecord:
     counts: Counts
     data_files: int
     duration_ms: int
+    delete_files: int = 0
 
     @classmethod
     def parse(cls, snapshot_id: int, timestamp_ms: int, summary: Mapping[str, str]) -> CommitRecord:
@@ -124,7 +133,10 @@ class CommitRecord:
                 landed=number("rows.landed"),
                 filtered=number("rows.filtered"),
                 dead=number("rows.dead-lettered"),
+                deleted=number("rows.deleted"),
+                collapsed=number("rows.collapsed"),
             ),
             data_files=number("files.data"),
             duration_ms=number("duration-ms"),
+            delete_files=number("files.delete"),
         )

@@ -69,6 +69,7 @@ def log_events(pipeline: str, table: str) -> Callable[[Event], None]:
                     snapshot_id=landed.register.snapshot_id,
                     rows=landed.counts.landed,
                     filtered=landed.counts.filtered,
+                    deleted=landed.counts.deleted,
                     dead_letters=landed.counts.dead,
                     files=landed.files,
                     commit_ms=landed.commit_ms,

@@ -64,6 +64,8 @@ def history_json(record: CommitRecord) -> dict[str, Any]:
         "delivered": record.counts.delivered,
         "landed": record.counts.landed,
         "filtered": record.counts.filtered,
+        "deleted": record.counts.deleted,
+        "collapsed": record.counts.collapsed,
         "dead_letters": record.counts.dead,
         "files": record.data_files,
         "duration_ms": record.duration_ms,
@@ -100,6 +102,10 @@ def _facts(record: CommitRecord) -> Iterator[str]:
     """The span, and what of it did not become rows."""
     if record.span:
         yield _span(record.span)
+    if record.counts.deleted:
+        yield f"{record.counts.deleted:,} deleted"
+    if record.counts.collapsed:
+        yield f"{record.counts.collapsed:,} overtaken"
     if record.counts.filtered:
         yield f"{record.counts.filtered:,} filtered"
     if record.counts.dead:

@@ -81,6 +81,10 @@ class WrittenFile:
     checksum: str | None = None
 
     @property
+    def is_data(self) -> bool:
+        return self.content == "data"
+
+    @property
     def file_hash(self) -> str:
         """sha256 over path, size, record count, metrics and partition."""
         facts = [self.path, self.file_size_bytes, self.record_count, list(self.partition)]

@@ -4,10 +4,11 @@ Theory. A pipeline's promises can be checked after the fact, by somebody who bel
 
     history    every epoch is one snapshot, and its span begins where the one before it ended
     register   says what the last snapshot of the pipeline says, and points at it
-    rows       each epoch's files hold the rows that it claims, and delivered = landed + filtered + dead
+    rows       each epoch's files hold the rows that it claims, and each record became something
     files      whatever the head references exists, has its size, and is live once
     others     what somebody else did to the table
     dead       the dead letters that the anchor counted are the rows of their own table
+    keys       of a table with keys, no two rows have the same
     offsets    the table and its dead letters, record by record against the topic
 
 These modules are given plain data and answer with a `Check`. They hold three levels apart: what holds, what is
@@ -17,7 +18,14 @@ broken.
 
 from frazil.protocol.verify.finding import Check, Finding, Level, Verdict
 from frazil.protocol.verify.history import check_history, check_register
-from frazil.protocol.verify.rows import FilesSeen, check_dead_letters, check_files, check_others, check_rows
+from frazil.protocol.verify.rows import (
+    FilesSeen,
+    check_dead_letters,
+    check_files,
+    check_keys,
+    check_others,
+    check_rows,
+)
 from frazil.protocol.verify.seen import SnapshotSeen, TableSeen
 
 __all__ = [
@@ -31,6 +39,7 @@ __all__ = [
     "check_dead_letters",
     "check_files",
     "check_history",
+    "check_keys",
     "check_others",
     "check_register",
     "check_rows",

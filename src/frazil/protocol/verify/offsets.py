@@ -143,17 +143,22 @@ def check_offsets(
     has_origin: bool,
     strangers: int,
     compacted: frozenset[str] = frozenset(),
+    is_keyed: bool = False,
 ) -> Check:
-    """Weighs what the comparison came to; without columns of origin, only counts can be."""
+    """Weighs what the comparison came to; without columns of origin, only counts can be.
+
+    Of a table with keys, later changes take rows of earlier records away: what is there must be of the topic, and
+    once, but nothing can be missing.
+    """
     total = sum(tallies.values(), Tally())
     findings = list(comparison.obstacles)
     findings += _delivered(comparison, total, compacted)
     filters = has_query or any(commit.record.counts.filtered for commit in anchor.epochs)
     if has_origin:
-        if filters:
+        if filters and not is_keyed:
             findings += _filtered(comparison, total)
         for partition, tally in sorted(tallies.items()):
-            findings += _partition(partition, tally, filters, partition[0] in compacted)
+            findings += _partition(partition, tally, filters, partition[0] in compacted, is_keyed)
     if strangers:
         findings.append(noted(f"{many(strangers, 'row')} of no topic of this pipeline: others wrote them"))
     numbers = {key: value for key, value in total.to_json().items() if isinstance(value, int)}
@@ -218,7 +223,7 @@ def _filtered(comparison: Comparison, total: Tally) -> list[Finding]:
     return [broken(f"{absent:,} records are not in the table, but {comparison.filtered:,} were filtered")]
 
 
-def _partition(partition: Partition, tally: Tally, filters: bool, compacted: bool) -> list[Finding]:
+def _partition(partition: Partition, tally: Tally, filters: bool, compacted: bool, is_keyed: bool) -> list[Finding]:
     findings = []
 
     def add(say: Callable[..., Finding], kind: str, count: int, what: str) -> None:
@@ -229,7 +234,7 @@ def _partition(partition: Partition, tally: Tally, filters: bool, compacted: boo
                 say(f"{name_partition(partition)}: {many(count, 'offset')} {what}: {named}", partition=partition)
             )
 
-    if not filters:
+    if not filters and not is_keyed:
         add(broken, "missing", tally.missing, "missing")
     hint = "more than once, which the query may have meant" if filters else "more than once"
     add(noted if filters else broken, "doubled", tally.doubled, hint)

@@ -2,7 +2,7 @@
 
 found                                       answer
 an epoch added other than it claims         broken
-delivered ≠ landed + filtered + dead        broken
+delivered ≠ what became of the records      broken
 a compaction that changed the count         broken, unless delete files explain it
 live rows ≠ what the snapshots add up to    broken
 a file missing, resized or live twice       broken
@@ -12,9 +12,10 @@ somebody else added, removed or hid rows    noted, snapshot by snapshot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from frazil.protocol.positions import Partition
+from frazil.protocol.summary import NO_COUNTS, Counts
 from frazil.protocol.verify.finding import Check, Finding, broken, many, noted
 from frazil.protocol.verify.seen import Commit, SnapshotSeen, TableSeen
 
@@ -62,16 +63,18 @@ def check_rows(seen: TableSeen, files: FilesSeen) -> Check:
     findings += [f for snapshot in seen.others for f in _compaction(seen, snapshot)]
     if files.is_complete:
         findings += _live(seen, files)
-    epochs = [commit.record.counts for commit in seen.epochs]
-    numbers = {
-        "delivered": sum(c.delivered for c in epochs),
-        "landed": sum(c.landed for c in epochs),
-        "filtered": sum(c.filtered for c in epochs),
-        "dead": sum(c.dead for c in epochs),
-        "live": files.rows,
-        "expired": seen.expired_rows,
-    }
-    return Check(seen.table, "rows", _sum(seen, numbers), findings, numbers)
+    counts = sum((commit.record.counts for commit in seen.epochs), NO_COUNTS)
+    numbers = {**asdict(counts), "live": files.rows, "expired": seen.expired_rows}
+    return Check(seen.table, "rows", _sum(seen, counts, numbers), findings, numbers)
+
+
+def check_keys(seen: TableSeen, keys: Sequence[str], doubled: int, sample: Sequence[str]) -> Check:
+    """Of a table with keys: no two live rows have the same."""
+    findings = []
+    if doubled:
+        named = ", ".join(sample) + (", …" if doubled > len(sample) else "")
+        findings.append(broken(f"{many(doubled, 'key')} with more than one row: {named}"))
+    return Check(seen.table, "keys", f"no two rows have the same {', '.join(keys)}", findings, {"doubled": doubled})
 
 
 def check_others(seen: TableSeen) -> Check:
@@ -150,13 +153,20 @@ def _claims(commit: Commit) -> Iterator[Finding]:
     if snapshot.number("added-data-files") != record.data_files:
         files = snapshot.number("added-data-files")
         yield commit.broken(f"it says {record.data_files:,} files, the snapshot added {files:,}")
-    if snapshot.removed:
-        yield commit.broken(f"an append removed {snapshot.removed:,} rows")
-    if counts.delivered != counts.landed + counts.filtered + counts.dead:
-        yield commit.broken(
-            f"{counts.delivered:,} delivered are not {counts.landed:,} landed + {counts.filtered:,} filtered + "
-            f"{counts.dead:,} dead letters"
-        )
+    if snapshot.number("added-delete-files") != record.delete_files:
+        files = snapshot.number("added-delete-files")
+        yield commit.broken(f"it says {record.delete_files:,} delete files, the snapshot added {files:,}")
+    if snapshot.removed and record.action != "overwrite":
+        yield commit.broken(f"an epoch removed {snapshot.removed:,} rows")
+    if not counts.add_up:
+        yield commit.broken(f"{counts.delivered:,} delivered are not {_parts(counts)}")
+
+
+def _parts(counts: Counts) -> str:
+    """What became of the records, as a sum; a table of plain rows has neither deletes nor later changes."""
+    parts = {"landed": counts.landed, "deleted": counts.deleted, "overtaken": counts.collapsed}
+    some = [f"{number:,} {what}" for what, number in parts.items() if number or what == "landed"]
+    return " + ".join([*some, f"{counts.filtered:,} filtered", f"{counts.dead:,} dead letters"])
 
 
 def _totals(seen: TableSeen) -> Iterator[Finding]:
@@ -223,11 +233,8 @@ def _change(snapshot: SnapshotSeen) -> str:
     return f"{who} {', '.join(facts)} ({snapshot.operation})"
 
 
-def _sum(seen: TableSeen, numbers: Mapping[str, int]) -> str:
-    says = (
-        f"{numbers['delivered']:,} delivered = {numbers['landed']:,} landed + {numbers['filtered']:,} filtered + "
-        f"{numbers['dead']:,} dead letters; {numbers['live']:,} rows live"
-    )
+def _sum(seen: TableSeen, counts: Counts, numbers: Mapping[str, int]) -> str:
+    says = f"{counts.delivered:,} delivered = {_parts(counts)}; {numbers['live']:,} rows live"
     if seen.is_whole:
         return says
     frontier = seen.register.frontier.positions

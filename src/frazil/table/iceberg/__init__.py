@@ -2,6 +2,7 @@
 
 from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalog_conf
 from frazil.table.iceberg.contents import Contents, ReferencedFile
+from frazil.table.iceberg.keys import old_columns
 from frazil.table.iceberg.schema import spark_to_iceberg
 from frazil.table.iceberg.settings import new_table_properties, with_settings
 from frazil.table.iceberg.table import IcebergTable
@@ -13,6 +14,7 @@ __all__ = [
     "ReferencedFile",
     "TableWish",
     "new_table_properties",
+    "old_columns",
     "spark_catalog_conf",
     "spark_to_iceberg",
     "with_settings",

@@ -14,11 +14,13 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, ConfigError
+from frazil.pipeline.keys import partitions_by_key
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import format_version_needed
 from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import CatalogSection
 from frazil.spark import java_exception_classes, jvm
+from frazil.table.iceberg.keys import grow_partition_fields, require_same_keys
 from frazil.table.iceberg.schema import (
     require_compatible,
     require_same_partition,
@@ -51,6 +53,8 @@ class TableWish:
     sort: Sequence[str] = ()
     location: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    keys: Sequence[str] = ()
+    """the columns that name a row; none for a table that rows are only appended to"""
 
 
 def catalog_properties(section: CatalogSection) -> dict[str, str]:
@@ -122,6 +126,8 @@ class IcebergCatalog:
             require_same_partition(wish.name, spec, wish.schema, table.partition_spec(), table.schema())
         if wish.sort:
             require_same_sort(wish.name, order, wish.schema, table.sort_order(), table.schema())
+        if wish.keys:
+            require_same_keys(wish.name, wish.keys, table.schema())
         return True
 
     def _create(self, wish: TableWish) -> None:
@@ -131,12 +137,17 @@ class IcebergCatalog:
         with self._answering(f"asked to create {wish.name}", tolerate=_EXISTS):
             self._create_namespace(wish.name)
             builder = self._catalog.buildTable(self._identifier(wish.name), schema)
-            builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(schema, spec.model_dump_json()))
             builder.withSortOrder(iceberg.SortOrderParser.fromJson(schema, order.model_dump_json()))
             builder.withProperties(_properties(wish))
             if wish.location:
                 builder.withLocation(wish.location)
-            builder.create()
+            if not wish.keys or partitions_by_key(spec, wish.schema, wish.keys):
+                builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(schema, spec.model_dump_json()))
+                builder.create()
+                return
+            creation = builder.createTransaction()
+            grow_partition_fields(iceberg, creation.updateSpec(), spec, wish.schema)
+            creation.commitTransaction()
 
     def _create_namespace(self, name: str) -> None:
         namespace = self._identifier(name).namespace()

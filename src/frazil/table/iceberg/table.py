@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -23,6 +24,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyspark.sql import SparkSession
 
+from frazil.changes import ChangeTarget
 from frazil.errors import CatalogUnavailable, TableDamaged
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.commit import Proceed, Proposal, Sign, Standing, TableObserved, Verdict, judge
@@ -30,6 +32,7 @@ from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
 from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
+from frazil.table.iceberg.keys import change_target
 from frazil.table.iceberg.leftovers import files_below, referenced_paths
 from frazil.table.iceberg.settings import data_location, with_settings
 
@@ -144,8 +147,11 @@ class IcebergTable:
                 self._jvm.org.apache.iceberg.SortOrderParser.toJson(self._load().sortOrder())
             )
 
-    def write_target(self, wish: TableSection) -> WriteTarget:
-        """What workers must know to write files for the table as it is now."""
+    def write_target(self, wish: TableSection, *, tells_before: bool = False) -> WriteTarget:
+        """What workers must know to write files for the table as it is now.
+
+        `tells_before` says whether changes come with the row as it was before them.
+        """
         iceberg = self._jvm.org.apache.iceberg
         with self._answering("did not answer"):
             table = self._load()
@@ -161,6 +167,9 @@ class IcebergTable:
                 io_properties=_io_properties(table),
                 schema_id=table.schema().schemaId(),
             )
+            specs = [iceberg.PartitionSpecParser.toJson(spec) for spec in table.specs().values()]
+        if wish.mode == "upsert":
+            target = replace(target, changes=_change_target(target, wish, specs, tells_before))
         return with_settings(target, wish)
 
     def loaded(self) -> Any:
@@ -234,6 +243,18 @@ class Guard:
 
     class Java:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+
+def _change_target(
+    target: WriteTarget, wish: TableSection, specs: Sequence[str], tells_before: bool
+) -> ChangeTarget:
+    return change_target(
+        target.table,
+        wish.keys,
+        Schema.model_validate_json(target.schema_json),
+        [PartitionSpec.model_validate_json(spec) for spec in specs],
+        tells_before=tells_before,
+    )
 
 
 def _io_properties(table: Any) -> dict[str, str]:

@@ -1,0 +1,44 @@
+"""The key of a table: columns whose values name a row, by Iceberg's rules for identifier fields."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import DoubleType, FloatType
+
+from frazil.errors import ConfigError
+from frazil.pipeline.terms import unknown_column
+
+_KEY = "table.keys"
+
+
+def keyed(schema: Schema, keys: Sequence[str]) -> Schema:
+    """The same columns with these as the row's key, which is never null; refuses what cannot be one."""
+    for column in keys:
+        _require_possible(column, keys, schema)
+    fields = [
+        field.model_copy(update={"required": True}) if field.name in keys else field for field in schema.fields
+    ]
+    return Schema(*fields, identifier_field_ids=[schema.find_field(column).field_id for column in keys])
+
+
+def partitions_by_key(spec: PartitionSpec, schema: Schema, keys: Sequence[str]) -> bool:
+    """Whether a row's key alone says which partition it is in."""
+    sources = {field.source_id for field in spec.fields if not isinstance(field.transform, VoidTransform)}
+    return sources <= {schema.find_field(column).field_id for column in keys}
+
+
+def _require_possible(column: str, keys: Sequence[str], schema: Schema) -> None:
+    if column not in {field.name for field in schema.fields}:
+        raise unknown_column(_KEY, column, column, schema)
+    kind = schema.find_type(column)
+    if not kind.is_primitive or isinstance(kind, FloatType | DoubleType):
+        raise ConfigError(
+            f"{_KEY}: {column} is {kind}: two such values cannot be told apart reliably, so it names no row",
+            "name columns of whole numbers, decimals, texts, bytes or times",
+        )
+    if keys.count(column) > 1:
+        raise ConfigError(f"{_KEY}: {column} is named twice", "name each column once")
