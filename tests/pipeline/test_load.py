@@ -322,7 +322,10 @@ class TestWrongValues:
                 "table.compression: 'zip' is not allowed; allowed are 'zstd', 'snappy', 'lz4', 'gzip' or 'none'; "
                 "did you mean 'gzip'?",
             ),
-            ({"table__mode": "upsert"}, "table.mode: 'upsert' is not allowed; allowed are 'append'"),
+            (
+                {"table__mode": "upsrt"},
+                "table.mode: 'upsrt' is not allowed; allowed are 'append' or 'upsert'; did you mean 'upsert'?",
+            ),
             (
                 {"source__type": "kafak"},
                 "source.type: 'kafak' is not allowed; allowed are 'kafka', 'generator'; did you mean 'kafka'?",
@@ -554,3 +557,27 @@ def test_a_named_warehouse_of_a_rest_catalog_is_not_a_folder() -> None:
 
 def test_a_key_of_another_source_type_is_called_that() -> None:
     assert "source.seed: unknown key; it belongs to another source.type" in refusal(source__seed=1)
+
+
+class TestKeyedTables:
+    def test_upsert_needs_keys(self) -> None:
+        """CHG-02."""
+        assert "table.keys is required" in refusal(table__mode="upsert")
+
+    def test_upsert_needs_columns(self) -> None:
+        problem = refusal(table__mode="upsert", table__keys=["id"], decode__format="raw", decode__schema=...)
+        assert 'use decode.format = "json"' in problem
+
+    def test_an_envelope_of_changes_is_for_upsert_only(self) -> None:
+        problem = refusal(decode__envelope="debezium")
+        assert problem == 'decode.envelope = "debezium" needs table.mode = "upsert"'
+
+    def test_keys_have_their_name_of_other_tools(self) -> None:
+        keyed = spec(table={"name": "shop.orders", "write.mode": "upsert", "equality.delete.columns": ["order_id"]})
+        assert (keyed.table.mode, keyed.table.keys) == ("upsert", ["order_id"])
+
+    def test_unknown_operations_stop_unless_told_otherwise(self) -> None:
+        """CHG-05, CFG-29."""
+        assert spec().changes.unknown_op == "fail"
+        problem = refusal(changes__unknown_op="insert")
+        assert "allowed are 'fail', 'warn-insert' or 'dead-letter'" in problem

@@ -13,9 +13,11 @@ from frazil.protocol.plan import (
     Hold,
     Log,
     Ready,
+    Remapping,
     SourceObserved,
     SourceStop,
     Unsure,
+    added_partitions,
     backlog,
     cut,
     lag,
@@ -261,3 +263,28 @@ def test_lag_is_counted_from_the_frontier_or_from_what_is_left_of_the_log() -> N
     logs = {("a", 0): Log(0, 9), ("a", 1): Log(4, 9), ("a", 2): Log(0, 9)}
     frontier_of_a = Frontier({("a", 0): Position(7), ("a", 1): Position(1)})
     assert lag(frontier_of_a, SourceObserved(logs, {})) == {("a", 0): 2, ("a", 1): 5, ("a", 2): 9}
+
+
+class TestMorePartitions:
+    """CHG-10: keys move when a topic gets more partitions, and their newer changes must not go first."""
+
+    def test_new_ones_wait_until_the_old_ones_are_read_to_where_they_ended(self) -> None:
+        remapping = Remapping()
+        assert remapping.readable(frontier(p0=3), seen({P0: (0, 10)})).logs.keys() == {P0}
+        grown = seen({P0: (0, 10), P1: (0, 5)})
+        assert remapping.readable(frontier(p0=3), grown).logs.keys() == {P0}
+        grown = seen({P0: (0, 20), P1: (0, 5)})
+        assert remapping.readable(frontier(p0=9), grown).logs.keys() == {P0}
+        assert remapping.readable(frontier(p0=10), grown).logs.keys() == {P0, P1}
+
+    def test_each_time_that_it_happens(self) -> None:
+        remapping = Remapping()
+        remapping.readable(frontier(p0=3), seen({P0: (0, 10), P1: (0, 5)}))
+        remapping.readable(frontier(p0=10, p1=5), seen({P0: (0, 10), P1: (0, 5)}))
+        grown = seen({P0: (0, 12), P1: (0, 9), ("orders", 2): (0, 1)})
+        assert remapping.readable(frontier(p0=10, p1=9), grown).logs.keys() == {P0, P1}
+        assert remapping.readable(frontier(p0=12, p1=9), grown).logs.keys() == {P0, P1, ("orders", 2)}
+
+    def test_a_topic_that_was_never_read_has_no_new_ones(self) -> None:
+        assert added_partitions(Frontier(), seen({P0: (0, 1), P1: (0, 1)})) == []
+        assert added_partitions(frontier(p0=1), seen({P0: (0, 1), P1: (0, 1)})) == [P1]

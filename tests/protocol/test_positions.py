@@ -125,6 +125,25 @@ def test_only_the_slice_at_the_frontier_carries_the_leader_epoch() -> None:
     ]
 
 
+@given(SPANS, st.integers(1, 9))
+def test_whole_partitions_go_to_one_share_each(span: Span, tasks: int) -> None:
+    """CHG-10: all changes of a key that are in one partition meet in one task."""
+    shares = span.split_whole(tasks, Frontier())
+    slices = [part for share in shares for part in share]
+    assert len(shares) <= tasks
+    assert all(shares)
+    assert {(s.topic, s.partition): Range(s.start, s.end) for s in slices} == span.ranges
+    assert len(slices) == len(span.ranges)
+
+
+def test_the_largest_partitions_are_spread_first() -> None:
+    span = Span({("t", 0): Range(0, 10), ("t", 1): Range(0, 90), ("t", 2): Range(5, 85)})
+    base = Frontier({("t", 2): Position(5, 7)})
+    one, other = span.split_whole(2, base)
+    assert [(s.partition, s.leader_epoch) for s in one] == [(1, None)]
+    assert [(s.partition, s.leader_epoch) for s in other] == [(2, 7), (0, None)]
+
+
 def test_an_empty_span_has_no_shares() -> None:
     assert EMPTY_SPAN.split(4, Frontier()) == []
     assert not EMPTY_SPAN

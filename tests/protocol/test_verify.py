@@ -295,7 +295,7 @@ def test_a_register_beyond_a_head_that_was_rolled_back_is_found() -> None:
         ("added-records", "14", "it says 13 rows landed, its files have 14"),
         ("added-data-files", "2", "it says 1 files, the snapshot added 2"),
         ("frazil.rows.delivered", "12", "12 delivered are not 13 landed + 0 filtered + 0 dead letters"),
-        ("deleted-records", "3", "an append removed 3 rows"),
+        ("deleted-records", "3", "an epoch removed 3 rows"),
         ("total-records", "30", "the snapshot has 30 rows, with its parent's it should be 27"),
     ],
 )

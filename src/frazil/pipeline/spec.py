@@ -320,8 +320,6 @@ class PipelineSpec(Section):
             raise ValueError('table.mode = "upsert" needs columns: use decode.format = "json"')
         if not upsert and self.decode.envelope != "none":
             raise ValueError(f'decode.envelope = "{self.decode.envelope}" needs table.mode = "upsert"')
-        if not upsert and self.changes != ChangesSection():
-            raise ValueError('the section [changes] has no meaning without table.mode = "upsert"')
         return self
 
     @property
