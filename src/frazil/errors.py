@@ -18,6 +18,7 @@ what the engine does: a transient error is retried with backoff, a terminal one 
         ├── InvalidState          kind InvalidState: actual and expected
         ├── SchemaMismatch        kind SchemaMismatch: expected and actual
         ├── UndecodableRecord     kind Io: a record could not be decoded and on_error = "fail"
+        ├── OldRowUnknown         kind Io: a change does not say which partition its old row is in
         ├── DataLoss              kind Io: the source no longer holds what the frontier needs
         ├── SourceChanged         kind Io: topic recreated or log truncated under the frontier
         ├── ChangesUnordered      kind Io: nobody can tell which change of a key is the last
@@ -143,6 +144,12 @@ class SchemaMismatch(TerminalError):
 
 class UndecodableRecord(TerminalError):
     """A record could not be decoded and the pipeline says on_error = "fail"."""
+
+    kind = "Io"
+
+
+class OldRowUnknown(TerminalError):
+    """A change does not say what its row was before, so nobody knows which partition to delete it from."""
 
     kind = "Io"
 

@@ -69,7 +69,7 @@ class Proposal:
     register: Register
     summary: Mapping[str, str]
     replaces: bool = False
-    """whether the rows that the table has go away with it"""
+    """whether all rows that are in the table go, as after a TRUNCATE at the source"""
 
     def is_overtaken_by(self, found: Register) -> bool:
         """Whether `found` is a commit of the same coordinator, later than the predecessor."""

@@ -32,6 +32,9 @@ class Table(Protocol):
     def commit(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
         """One attempt at one atomic commit of files and register; returns the register that landed.
 
+        Delete files remove rows of earlier commits only. A proposal that replaces has nothing to delete one by
+        one, so delete files are then left out.
+
         The proposal is judged inside the commit, against the metadata it is based on. Whatever is raised,
         the outcome is unknown until `observe` answers.
         """

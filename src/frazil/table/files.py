@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from frazil.changes import ChangeTarget
 from frazil.errors import InvalidState
@@ -19,8 +19,23 @@ MIB = 1024 * 1024
 
 UNSORTED = '{"order-id": 0, "fields": []}'
 
+Content = Literal["data", "equality-deletes"]
+
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSettings:
+    """How delete files look where they may look otherwise than data files."""
+
+    file_format: str
+    target_file_size_bytes: int
+    row_group_bytes: int
+    page_size_bytes: int
+    compression: str
+    compression_level: int | None
+    properties: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,8 @@ class WriteTarget:
     """Whether each file's bytes get a CRC: up to a fifth more writing time where data compresses badly."""
     changes: ChangeTarget | None = None
     """how changes of keyed rows are written; None for a table that rows are appended to"""
+    deletes: DeleteSettings | None = None
+    """how delete files look; None for as data files do"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +93,11 @@ class WrittenFile:
     upper_bounds: Mapping[int, str] = field(default_factory=dict)
     split_offsets: Sequence[int] = ()
     sort_order_id: int | None = None
-    content: str = "data"
+    content: Content = "data"
     format: str = "parquet"
     checksum: str | None = None
+    equality_ids: tuple[int, ...] = ()
+    """of equality deletes: the ids of the columns that rows are found by"""
 
     @property
     def is_data(self) -> bool:
@@ -86,8 +105,9 @@ class WrittenFile:
 
     @property
     def file_hash(self) -> str:
-        """sha256 over path, size, record count, metrics and partition."""
+        """sha256 over path, size, record count, metrics, partition and what the file says of rows."""
         facts = [self.path, self.file_size_bytes, self.record_count, list(self.partition)]
+        facts += [self.content, list(self.equality_ids)]
         metrics = [sorted(getattr(self, name).items()) for name in _COUNTS + _BOUNDS]
         return hashlib.sha256(json.dumps([facts, metrics]).encode()).hexdigest()
 
@@ -105,12 +125,13 @@ class WrittenFile:
             values[name] = {int(field_id): value for field_id, value in values[name].items()}
         values["partition"] = tuple(values["partition"])
         values["split_offsets"] = tuple(values["split_offsets"])
+        values["equality_ids"] = tuple(values["equality_ids"])
         file = cls(**values)
         _require_hash(file, expected)
         return file
 
     def content_file_json(self) -> str:
-        """The JSON that Iceberg's `ContentFileParser.fromJson` turns into a `DataFile`."""
+        """The JSON that Iceberg's `ContentFileParser.fromJson` turns into a `DataFile` or a `DeleteFile`."""
         content_file: dict[str, Any] = {
             "spec-id": self.spec_id,
             "content": self.content,
@@ -127,6 +148,8 @@ class WrittenFile:
             content_file["split-offsets"] = list(self.split_offsets)
         if self.sort_order_id is not None:
             content_file["sort-order-id"] = self.sort_order_id
+        if self.equality_ids:
+            content_file["equality-ids"] = list(self.equality_ids)
         return json.dumps(content_file)
 
 

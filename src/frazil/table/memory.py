@@ -152,7 +152,8 @@ class MemoryTable:
 
     def compact(self) -> None:
         """Replaces all live files by one, in a snapshot that is not ours, and forgets the history."""
-        self._push({"operation": "replace"}, (f"compacted-{self._state.sequence_number + 1}",))
+        compacted = (f"compacted-{self._state.sequence_number + 1}",)
+        self._push({"operation": "replace"}, compacted, replaces=True)
         self.expire()
 
     def expire(self) -> None:
@@ -204,16 +205,24 @@ class MemoryTable:
             raise CommitRefused(f"{self._name} has changed since this commit was judged")
         number = base.sequence_number + 1
         register = proposal.register.at(number, number)
-        self._push(proposal.summary, tuple(file.path for file in files), register)
+        if proposal.replaces:
+            files = [file for file in files if file.content == "data"]
+        self._push(proposal.summary, tuple(file.path for file in files), register, replaces=proposal.replaces)
         registers = {**self._state.registers, proposal.writer: register.encode()}
         self._state = replace(self._state, registers=registers)
         return register
 
-    def _push(self, summary: Mapping[str, str], paths: tuple[str, ...], register: Register | None = None) -> None:
+    def _push(
+        self,
+        summary: Mapping[str, str],
+        paths: tuple[str, ...],
+        register: Register | None = None,
+        *,
+        replaces: bool = False,
+    ) -> None:
         state = self._state
         number = state.sequence_number + 1
-        replaced = summary.get("operation") == "replace"
-        snapshots = {k: replace(s, paths=()) if replaced else s for k, s in state.snapshots.items()}
+        snapshots = {k: replace(s, paths=()) if replaces else s for k, s in state.snapshots.items()}
         snapshots[number] = Snapshot(number, state.head, self._now_ms(), dict(summary), paths, register)
         self.ledger.append(snapshots[number])
         self._state = replace(state, snapshots=snapshots, head=number, sequence_number=number)

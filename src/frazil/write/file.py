@@ -1,4 +1,4 @@
-"""One data file that is being written.
+"""One file of rows or of deletes that is being written.
 
 An encoder makes a row group of every table it is handed, so rows wait here as Arrow batches until they fill
 one. What a file keeps in memory is therefore one row group, never the file.
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream
 
 from frazil.errors import SchemaMismatch, StorageUnavailable
-from frazil.table.files import MIB, WriteTarget, WrittenFile
+from frazil.table.files import MIB, Content, WriteTarget, WrittenFile
 from frazil.write.encode import Encoder, FileFormat
 from frazil.write.partition import Partition
 
@@ -48,6 +48,8 @@ class FileLayout:
     format: FileFormat
     spec_id: int
     sort_order_id: int
+    equality_ids: tuple[int, ...] = ()
+    """of files of equality deletes; data files have none"""
     compressed_share: float = 1.0
     """Bytes in the file per byte of Arrow data, as the latest row group showed; 1 before the first."""
     footer_bytes: float = field(init=False)
@@ -55,6 +57,10 @@ class FileLayout:
 
     def __post_init__(self) -> None:
         self.footer_bytes = _FOOTER_BYTES_PER_COLUMN * len(self.format.arrow_schema)
+
+    @property
+    def content(self) -> Content:
+        return "equality-deletes" if self.equality_ids else "data"
 
 
 @dataclass(slots=True)
@@ -229,6 +235,8 @@ class DataFile:
             file_size_bytes=self._sink.size,
             partition=self._partition.values,
             sort_order_id=self._layout.sort_order_id,
+            content=self._layout.content,
+            equality_ids=self._layout.equality_ids,
             format=self._layout.format.name,
             checksum=None if self._sink.checksum is None else f"crc32:{self._sink.checksum:08x}",
             **metrics,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import BUFFER_SIZE
+from pyiceberg.io.pyarrow import BUFFER_SIZE, schema_to_pyarrow
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
+from pyiceberg.types import NestedField
 
 from frazil.errors import InvalidState
 from frazil.table.files import MIB, WriteTarget, WrittenFile
@@ -51,10 +52,13 @@ class FileName:
     label: str = ""
     token: str = field(default_factory=new_token)
     epoch_token: str = ""
+    kind: str = ""
+    """what the files hold, if not rows; one attempt may write both"""
 
     def numbered(self, sequence: int, extension: str = "parquet") -> str:
         """The name of the task's n-th file."""
-        origin = [writer_in_names(self.writer), f"e{self.epoch}", f"t{self.task}", _safe(self.label)]
+        task = [f"e{self.epoch}", f"t{self.task}", _safe(self.label), self.kind]
+        origin = [writer_in_names(self.writer), *task]
         return (
             "-".join([*filter(None, [*origin, self.epoch_token]), self.token, f"{sequence:05d}"]) + f".{extension}"
         )
@@ -77,6 +81,9 @@ class TableWriter:
     their row group to fill. Rows of further partitions, and all rows of a table with a sort order, wait in a
     sorter, on disk if need be, and are written by `close()`, partition after partition. After any error the
     writer has removed every file it made and takes no more rows.
+
+    With `equality_ids` the files hold deletes. `guides` are columns that rows are partitioned by and that files do
+    not have.
     """
 
     def __init__(
@@ -86,8 +93,11 @@ class TableWriter:
         *,
         max_open_files: int | None = None,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
+        equality_ids: tuple[int, ...] = (),
+        guides: Sequence[NestedField] = (),
     ) -> None:
-        schema = Schema.model_validate_json(target.schema_json)
+        file_schema = Schema.model_validate_json(target.schema_json)
+        schema = Schema(*file_schema.fields, *guides)
         spec = PartitionSpec.model_validate_json(target.spec_json)
         order = order_to_write(SortOrder.model_validate_json(target.sort_order_json))
         self._target = target
@@ -95,14 +105,19 @@ class TableWriter:
         self._max_waiting_bytes = max_waiting_bytes
         self._io = load_file_io(_STREAM_BUFFER | dict(target.io_properties), target.location)
         self._locations = Locations(target.location, target.properties, target.table_location)
-        self._layout = FileLayout(target, file_format(target, schema), spec.spec_id, order.order_id)
+        self._layout = FileLayout(
+            target, file_format(target, file_schema), spec.spec_id, order.order_id, equality_ids
+        )
         self._max_open_files = max_open_files or self._layout.format.max_open_files
         columns = [each.name for each in schema.fields]
-        self._conformer = Conformer(target.table, columns, self._layout.format.arrow_schema)
+        held = self._layout.format.arrow_schema
+        rows = pa.schema([*held, *schema_to_pyarrow(Schema(*guides))]) if guides else held
+        self._columns_to_write = list(range(len(held))) if guides else None
+        self._conformer = Conformer(target.table, columns, rows)
         self._partitioner = Partitioner(schema, spec)
         self._sorts_all = not order.is_unsorted
         self._sorter = Sorter(
-            self._layout.format.arrow_schema,
+            rows,
             Ordering([*partition_keys(schema, spec), *sort_keys(schema, order)]),
             max_waiting_bytes // 2,
         )
@@ -178,6 +193,8 @@ class TableWriter:
     def _append(self, partition: Partition, rows: pa.RecordBatch) -> list[WrittenFile]:
         """Add rows to the partition's file, and to the next one when it is full."""
         closed: list[WrittenFile] = []
+        if self._columns_to_write is not None:
+            rows = rows.select(self._columns_to_write)
         while rows.num_rows:
             file = self._file_of(partition)
             rows = rows.slice(file.take(rows))

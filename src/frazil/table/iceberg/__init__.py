@@ -4,7 +4,7 @@ from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalo
 from frazil.table.iceberg.contents import Contents, ReferencedFile
 from frazil.table.iceberg.keys import old_columns
 from frazil.table.iceberg.schema import spark_to_iceberg
-from frazil.table.iceberg.settings import new_table_properties, with_settings
+from frazil.table.iceberg.settings import new_table_properties, with_delete_settings, with_settings
 from frazil.table.iceberg.table import IcebergTable
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "old_columns",
     "spark_catalog_conf",
     "spark_to_iceberg",
+    "with_delete_settings",
     "with_settings",
 ]

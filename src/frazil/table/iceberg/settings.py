@@ -11,7 +11,7 @@ from frazil.errors import ConfigError
 from frazil.pipeline.codecs import check_codec, codecs_of, has_level
 from frazil.pipeline.fit import can_have_bloom_filter
 from frazil.pipeline.spec import TableSection
-from frazil.table.files import WriteTarget
+from frazil.table.files import MIB, DeleteSettings, WriteTarget
 
 _DATA_PATH = "write.data.path"
 _FORMER_DATA_PATHS = ("write.object-storage.path", "write.folder-storage.path")
@@ -22,6 +22,8 @@ _ORC_BLOOM = "write.orc.bloom.filter.columns"
 _ORC_BLOOM_FPP = "write.orc.bloom.filter.fpp"
 _FPP = 0.01
 _DEFAULT_CODEC = "zstd"
+_DELETE_FILE_BYTES = 64 * MIB
+"""As Iceberg's own writers have it: they are read together with many data files."""
 
 _WORKERS_NUMBERS = (
     "write.metadata.metrics.max-inferred-column-defaults",
@@ -85,6 +87,28 @@ def _distribution(properties: _Properties) -> str | None:
     return mode and _DISTRIBUTIONS[mode]
 
 
+def with_delete_settings(target: WriteTarget) -> WriteTarget:
+    """The target with what the table's `write.delete.*` say of delete files; the rest is as in data files."""
+    properties = _DeleteProperties(target.table, target.properties)
+    file_format = properties.own_choice("write.format.default", _FORMATS) or target.file_format
+    codec, level = target.compression, target.compression_level
+    if file_format != target.file_format or properties.has_own(f"write.{file_format}.compression-codec"):
+        codec, level = _codec_of(properties, file_format)
+    own_size = properties.own_size("write.target-file-size-bytes")
+    deletes = DeleteSettings(
+        file_format=file_format,
+        target_file_size_bytes=own_size or min(_DELETE_FILE_BYTES, target.target_file_size_bytes),
+        row_group_bytes=_row_group_bytes(properties, file_format, target.row_group_bytes),
+        page_size_bytes=properties.own_size("write.parquet.page-size-bytes") or target.page_size_bytes,
+        compression=codec,
+        compression_level=level,
+        properties=properties.overlaid,
+    )
+    for key in _WORKERS_NUMBERS:
+        properties.number(key)
+    return replace(target, deletes=deletes)
+
+
 def new_table_properties(wish: TableSection) -> dict[str, str]:
     """What the pipeline file says about files, as properties: other writers of the table then do the same."""
     properties: dict[str, str] = {}
@@ -109,11 +133,16 @@ def _icebergs_codec(file_format: str, codec: str) -> str:
 
 
 def _codec(wish: TableSection, properties: _Properties, file_format: str) -> tuple[str, int | None]:
-    """A level belongs to the codec it was given with; Iceberg ignores one that the codec does not have."""
+    """A level belongs to the codec it was given with."""
     if wish.compression or wish.compression_level is not None:
         codec = wish.compression or _DEFAULT_CODEC
         check_codec(file_format, codec, wish.compression_level)
         return codec, wish.compression_level
+    return _codec_of(properties, file_format)
+
+
+def _codec_of(properties: _Properties, file_format: str) -> tuple[str, int | None]:
+    """Iceberg ignores a level that the codec does not have."""
     key = f"write.{file_format}.compression-codec"
     named = properties.text(key)
     codec = _CODECS.get(named.lower(), named.lower()) if named else _DEFAULT_CODEC
@@ -200,3 +229,31 @@ class _Properties:
             f"{self._table} has the property {key} = {value!r}; {expected}",
             "correct it with ALTER TABLE … SET TBLPROPERTIES, or give the key in [table], which goes first",
         )
+
+
+class _DeleteProperties(_Properties):
+    """The same, with `write.delete.x` going before `write.x`."""
+
+    @staticmethod
+    def _own(key: str) -> str:
+        return key.replace("write.", "write.delete.", 1)
+
+    @property
+    def overlaid(self) -> dict[str, str]:
+        """All of them by their plain names, for workers."""
+        return {**self._values, **{f"write.{key}": value for key, value in self.below("write.delete.").items()}}
+
+    def has_own(self, key: str) -> bool:
+        return bool(self._values.get(self._own(key)))
+
+    def own_choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
+        return self.choice(key, allowed) if self.has_own(key) else None
+
+    def own_size(self, key: str) -> int | None:
+        return self.size(key) if self.has_own(key) else None
+
+    def text(self, key: str) -> str | None:
+        return super().text(self._own(key)) or super().text(key)
+
+    def refusal(self, key: str, value: str, expected: str) -> ConfigError:
+        return super().refusal(self._own(key) if self.has_own(key) else key, value, expected)

@@ -1,7 +1,8 @@
 """One Iceberg table: observe it, commit to it.
 
-A commit is one transaction: the append first, the register second, so that both become visible together or
-not at all. `Guard` is called by Iceberg inside the transaction, on the metadata it is based on.
+A commit is one transaction: the files first, the register second, so that both become visible together or
+not at all. Files come as an append, as a row delta when some of them delete, or as an overwrite of all there
+was. `Guard` is called by Iceberg inside the transaction, on the metadata it is based on.
 
 The transaction is then sent by one bare compare-and-set on that same metadata, not by `commitTransaction`,
 which retries by itself and cleans up when it gives up: with its retries used up by real conflicts, a last
@@ -77,19 +78,37 @@ class IcebergTable:
         table = self._load()
         transaction = table.newTransaction()
         guard = Guard(proposal, lambda: self._observed(transaction.table(), proposal.writer))
-        append = transaction.newAppend()
-        for file in files:
-            append.appendFile(self._data_file(table, file))
+        update = self._update(transaction, table, files, proposal.replaces)
         for key, value in proposal.summary.items():
-            append.set(key, value)
-        append.validateWith(guard)
-        append.commit()
+            update.set(key, value)
+        update.validateWith(guard)
+        update.commit()
         landing = transaction.table().currentSnapshot()
         register = proposal.register.at(landing.snapshotId(), landing.sequenceNumber())
         properties = transaction.updateProperties()
         properties.set(REGISTER_PROPERTY + proposal.writer, register.encode()).commit()
         table.operations().commit(transaction.startMetadata(), transaction.currentMetadata())
         return register
+
+    def _update(self, transaction: Any, table: Any, files: Sequence[WrittenFile], replaces: bool) -> Any:
+        """The files as Iceberg's own kind of change to a table."""
+        rows = [self._content_file(table, file) for file in files if file.content == "data"]
+        deletes = [self._content_file(table, file) for file in files if file.content != "data" and not replaces]
+        if replaces:
+            everything = self._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
+            update = transaction.newOverwrite().overwriteByRowFilter(everything)
+            add_rows = update.addFile
+        elif deletes:
+            update = transaction.newRowDelta()
+            add_rows = update.addRows
+        else:
+            update = transaction.newAppend()
+            add_rows = update.appendFile
+        for file in rows:
+            add_rows(file)
+        for file in deletes:
+            update.addDeletes(file)
+        return update
 
     def check_head(self) -> None:
         with self._answering("did not answer"):
@@ -213,7 +232,7 @@ class IcebergTable:
         whole = snapshots.oldestAncestor(table).parentId() is None
         return Standing.ROLLED_BACK if whole else Standing.EXPIRED
 
-    def _data_file(self, table: Any, file: WrittenFile) -> Any:
+    def _content_file(self, table: Any, file: WrittenFile) -> Any:
         node = self._mapper.readTree(file.content_file_json())
         return self._jvm.org.apache.iceberg.ContentFileParser.fromJson(node, table.specs().get(file.spec_id))
 

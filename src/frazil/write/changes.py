@@ -1,0 +1,261 @@
+"""Write the changes of one task: rows to data files, keys of rows that went before to files of equality deletes.
+
+An equality delete removes rows of older snapshots only, never of its own. So of each key there is at most one
+delete and at most one row in an epoch, whatever happened to it in between:
+
+    first change        last change    delete    row
+    any                 I or U         yes       yes
+    any                 D              yes       no
+    I, and trusted      I or U         no        yes
+    I, and trusted      D              no        no
+    I, no row before    as above       no        as above     (only where `_before` tells it)
+    after a TRUNCATE    as above       no        as above     (all older rows go)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
+
+from frazil.changes import BEFORE, DELETE, INSERT, OP, ORDER, TRUNCATE, UPDATE
+from frazil.errors import InvalidState, OldRowUnknown, SchemaMismatch
+from frazil.table.files import WriteTarget, WrittenFile
+from frazil.write.collapse import Collapse, KeyedChanges
+from frazil.write.conform import Conformer
+from frazil.write.deletes import delete_target, guides
+from frazil.write.writer import MAX_WAITING_BYTES, FileName, TableWriter
+
+_LETTERS = pa.array([INSERT, UPDATE, DELETE, TRUNCATE])
+
+# Whether the change tells what its row was, and the old value of one column.
+_KNOWN_BEFORE = f"{BEFORE}?"
+
+
+def _old(column: str) -> str:
+    return f"{BEFORE}.{column}"
+
+
+class ChangeWriter:
+    """Takes changes in any order, keeps the last of each key, and writes all of them at the end.
+
+    Changes wait in a sorter, on disk if need be. After any error the writer has removed every file it made and
+    takes no more changes. Counts, hashes and `truncated` are known once it is closed:
+    `changes = landed + deleted + collapsed`.
+    """
+
+    def __init__(self, target: WriteTarget, name: FileName, *, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
+        assert target.changes is not None, "the table is not one of keyed rows"
+        self._target = target
+        self._how = target.changes
+        self._guides = guides(target, self._how)
+        self._columns = Schema.model_validate_json(target.schema_json).fields
+        self._max_waiting_bytes = max_waiting_bytes
+        self._conformer: Conformer | None = None
+        self._collapse: Collapse | None = None
+        self._rows = TableWriter(target, name, max_waiting_bytes=max_waiting_bytes)
+        keys = delete_target(target, self._how)
+        self._deletes = TableWriter(
+            keys,
+            replace(name, kind="deletes"),
+            max_waiting_bytes=max_waiting_bytes // 4,
+            equality_ids=tuple(each.field_id for each in self._columns if each.name in self._how.keys),
+            guides=self._guides,
+        )
+        self._truncated_at: int | None = None
+        self._hashes: list[npt.NDArray[np.uint64]] = []
+        self._state = "open"
+        self.changes = 0
+        self.landed = 0
+        """rows in data files"""
+        self.deleted = 0
+        """keys that have no row in the end"""
+
+    @property
+    def collapsed(self) -> int:
+        """Changes that a later one of their key, or a truncation, made void."""
+        return self.changes - self.landed - self.deleted
+
+    @property
+    def truncated(self) -> bool:
+        """Whether every row of older snapshots must go."""
+        return self._truncated_at is not None
+
+    def key_hashes(self) -> npt.NDArray[np.uint64]:
+        """One number for each key, sorted: a key that two tasks had has the same number in both."""
+        return np.unique(np.concatenate([np.empty(0, np.uint64), *self._hashes]))
+
+    def write(self, batch: pa.RecordBatch) -> list[WrittenFile]:
+        """Add changes; no file is closed before the last of them is known."""
+        return self._guarded(lambda: self._write(batch))
+
+    def close(self) -> list[WrittenFile]:
+        """Write what the changes came to and return all files; the writer takes no more changes."""
+        closed = self._guarded(self._finish)
+        self._state = "closed"
+        return closed
+
+    def abort(self) -> None:
+        """Remove every file this writer made, also those it handed back; for a task that will not report."""
+        if self._collapse is not None:
+            self._collapse.close()
+        self._rows.abort()
+        self._deletes.abort()
+        self._state = "aborted"
+
+    def _guarded(self, work: Callable[[], list[WrittenFile]]) -> list[WrittenFile]:
+        if self._state != "open":
+            raise InvalidState(
+                f"the writer of {self._target.table} is {self._state}",
+                "make a new ChangeWriter for the next task attempt",
+                actual=self._state,
+                expected="open",
+            )
+        try:
+            return work()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _write(self, batch: pa.RecordBatch) -> list[WrittenFile]:
+        changes = self._conformed(batch)
+        self.changes += changes.num_rows
+        assert self._collapse is not None
+        self._collapse.add(self._without_truncates(changes))
+        return []
+
+    def _finish(self) -> list[WrittenFile]:
+        closed: list[WrittenFile] = []
+        if self._collapse is not None:
+            for some in self._collapse.keys(after=self._truncated_at):
+                closed += self._write_keys(some)
+        return closed + self._rows.close() + self._deletes.close()
+
+    def _write_keys(self, some: KeyedChanges) -> list[WrittenFile]:
+        self._hashes.append(some.hashes)
+        is_delete = pc.equal(some.last.column(OP), DELETE)
+        rows = some.last.filter(pc.invert(is_delete)).select([each.name for each in self._columns])
+        self.landed += rows.num_rows
+        self.deleted += some.last.num_rows - rows.num_rows
+        closed = self._rows.write(rows) if rows.num_rows else []
+        deletes = None if self.truncated else self._deletes_of(some)
+        return closed + self._deletes.write(deletes) if deletes else closed
+
+    def _deletes_of(self, some: KeyedChanges) -> pa.RecordBatch:
+        """The keys that older snapshots may have rows of, and where."""
+        first = some.first
+        was_inserted = pc.equal(first.column(OP), INSERT)
+        may_exist = pc.invert(was_inserted) if self._how.trust_inserts else pa.repeat(True, len(was_inserted))
+        if self._guides:
+            unknown = pc.and_not(pc.invert(first.column(_KNOWN_BEFORE)), was_inserted)
+            if (place := pc.index(unknown, True).as_py()) >= 0:
+                raise self._old_row_unknown(first.slice(place, 1))
+            may_exist = pc.and_(may_exist, first.column(_KNOWN_BEFORE))
+        keys = [each.name for each in self._columns if each.name in self._how.keys]
+        old = [each.name for each in self._guides]
+        columns = [*map(first.column, keys), *(first.column(_old(name)) for name in old)]
+        return pa.RecordBatch.from_arrays(columns, names=[*keys, *old]).filter(may_exist)
+
+    def _old_row_unknown(self, change: pa.RecordBatch) -> OldRowUnknown:
+        key = ", ".join(f"{name} = {change.column(name)[0].as_py()!r}" for name in self._how.keys)
+        columns = ", ".join(each.name for each in self._guides)
+        return OldRowUnknown(
+            f"{self._target.table}: a change of the row with {key} does not say what {columns} was before, "
+            "so the partition of its old row is not known",
+            "have the source send the whole old row (in PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), "
+            f"or make {columns} part of table.keys",
+        )
+
+    def _conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        flat = self._with_old_values(batch)
+        if self._conformer is None:
+            schema = self._schema(flat.schema)
+            self._conformer = Conformer(self._target.table, schema.names, schema)
+            old = [name for name in schema.names if name.startswith(BEFORE)]
+            self._collapse = Collapse(
+                schema,
+                self._how.keys,
+                self._how.sequence_by,
+                [*self._how.keys, OP, *old],
+                # While rows are handed out, those that wait for their row group are in memory as well.
+                self._max_waiting_bytes // 2,
+            )
+        changes = self._conformer.conform(flat)
+        if not pc.all(pc.is_in(changes.column(OP), _LETTERS)).as_py():
+            unknown = changes.filter(pc.invert(pc.is_in(changes.column(OP), _LETTERS)))
+            raise InvalidState(
+                f"{self._target.table}: {unknown.column(OP)[0].as_py()!r} is no operation",
+                "this is a defect in frazil: please report it",
+                expected=", ".join(_LETTERS.to_pylist()),
+            )
+        return changes
+
+    def _schema(self, arriving: pa.Schema) -> pa.Schema:
+        """Of changes while they wait. A delete need not have what the table requires of rows."""
+        held = schema_to_pyarrow(Schema(*self._columns))
+        extra = [pa.field(OP, pa.string(), nullable=False), pa.field(ORDER, pa.int64(), nullable=False)]
+        sequence_by = self._how.sequence_by
+        if sequence_by is not None and sequence_by not in held.names:
+            if sequence_by not in arriving.names:
+                raise SchemaMismatch(
+                    f"changes of {self._target.table} have no column {sequence_by}, which is to order them",
+                    "name a column that the records have, or leave the ordering column out",
+                    expected=sequence_by,
+                    actual=", ".join(arriving.names),
+                )
+            extra.append(arriving.field(sequence_by).with_nullable(True))
+        if self._guides:
+            extra.append(pa.field(_KNOWN_BEFORE, pa.bool_(), nullable=False))
+            extra += [_named(_old(each.name), held.field(each.name)) for each in self._guides]
+        return pa.schema([*(each.with_nullable(True) for each in held), *extra])
+
+    def _with_old_values(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The old values that are needed as columns of their own; those that are not are left out."""
+        place = batch.schema.get_field_index(BEFORE)
+        if not self._guides:
+            return batch.remove_column(place) if place >= 0 else batch
+        before = batch.column(place) if place >= 0 else None
+        flat = batch if before is None else batch.remove_column(place)
+        flat = flat.append_column(_KNOWN_BEFORE, self._known(before))
+        for each in self._guides:
+            flat = flat.append_column(_old(each.name), pc.struct_field(before, each.name))
+        return flat
+
+    def _known(self, before: Any) -> pa.Array:
+        """Whether each change tells what its row was; refuses changes that never could."""
+        missing = [each.name for each in self._guides if before is None or not _has(before.type, each)]
+        if missing:
+            raise SchemaMismatch(
+                f"changes of {self._target.table} do not bring the old {', '.join(missing)}, which tells the "
+                "partition of a row that is to be deleted",
+                "this is a defect in frazil: please report it",
+                expected=f"{BEFORE} with {', '.join(missing)}",
+                actual="nothing" if before is None else str(before.type),
+            )
+        return before.is_valid()
+
+    def _without_truncates(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The changes that stand behind the last truncation seen so far."""
+        is_truncate = pc.equal(changes.column(OP), TRUNCATE)
+        if pc.any(is_truncate).as_py():
+            latest = pc.max(changes.column(ORDER).filter(is_truncate)).as_py()
+            self._truncated_at = latest if self._truncated_at is None else max(latest, self._truncated_at)
+        if self._truncated_at is None:
+            return changes
+        return changes.filter(pc.greater(changes.column(ORDER), self._truncated_at))
+
+
+def _named(name: str, field: pa.Field) -> pa.Field:
+    return field.with_name(name).with_nullable(True)
+
+
+def _has(kind: pa.DataType, field: NestedField) -> bool:
+    return bool(pa.types.is_struct(kind) and kind.get_field_index(field.name) >= 0)
