@@ -32,6 +32,7 @@ from frazil.table.files import WriteTarget, WrittenFile
 from frazil.write.collapse import Collapse, KeyedChanges
 from frazil.write.conform import Conformer
 from frazil.write.deletes import delete_target, guides
+from frazil.write.hashes import hashed
 from frazil.write.writer import MAX_WAITING_BYTES, FileName, TableWriter
 
 _LETTERS = pa.array([INSERT, UPDATE, DELETE, TRUNCATE])
@@ -57,6 +58,11 @@ class ChangeWriter:
         self._target = target
         self._how = target.changes
         self._guides = guides(target, self._how)
+        self._told_by_first = [
+            OP,
+            *([_KNOWN_BEFORE] if self._guides else []),
+            *(_old(g.name) for g in self._guides),
+        ]
         self._columns = Schema.model_validate_json(target.schema_json).fields
         self._max_waiting_bytes = max_waiting_bytes
         self._conformer: Conformer | None = None
@@ -140,32 +146,38 @@ class ChangeWriter:
         return closed + self._rows.close() + self._deletes.close()
 
     def _write_keys(self, some: KeyedChanges) -> list[WrittenFile]:
-        self._hashes.append(some.hashes)
-        is_delete = pc.equal(some.last.column(OP), DELETE)
-        rows = some.last.filter(pc.invert(is_delete)).select([each.name for each in self._columns])
-        self.landed += rows.num_rows
-        self.deleted += some.last.num_rows - rows.num_rows
-        closed = self._rows.write(rows) if rows.num_rows else []
-        deletes = None if self.truncated else self._deletes_of(some)
-        return closed + self._deletes.write(deletes) if deletes else closed
+        keys = some.changes.select(self._how.keys).take(pa.array(some.last))
+        self._hashes.append(hashed(keys.columns))
+        is_delete = pc.equal(some.changes.column(OP).take(pa.array(some.last)), DELETE)
+        landing = some.last[~np.asarray(is_delete)]
+        self.landed += len(landing)
+        self.deleted += len(some.last) - len(landing)
+        closed: list[WrittenFile] = []
+        if len(landing):
+            columns = [each.name for each in self._columns]
+            closed += self._rows.write(some.changes.select(columns).take(pa.array(landing)))
+        if not self.truncated:
+            closed += self._write_deletes(keys, some)
+        return closed
 
-    def _deletes_of(self, some: KeyedChanges) -> pa.RecordBatch:
-        """The keys that older snapshots may have rows of, and where."""
-        first = some.first
+    def _write_deletes(self, keys: pa.RecordBatch, some: KeyedChanges) -> list[WrittenFile]:
+        """Writes the keys that older snapshots may have rows of, and where."""
+        first = some.changes.select(self._told_by_first).take(pa.array(some.first))
         was_inserted = pc.equal(first.column(OP), INSERT)
-        may_exist = pc.invert(was_inserted) if self._how.trust_inserts else pa.repeat(True, len(was_inserted))
+        may_exist = pc.invert(was_inserted) if self._how.trust_inserts else pa.repeat(True, len(first))
         if self._guides:
-            unknown = pc.and_not(pc.invert(first.column(_KNOWN_BEFORE)), was_inserted)
-            if (place := pc.index(unknown, True).as_py()) >= 0:
-                raise self._old_row_unknown(first.slice(place, 1))
-            may_exist = pc.and_(may_exist, first.column(_KNOWN_BEFORE))
-        keys = [each.name for each in self._columns if each.name in self._how.keys]
-        old = [each.name for each in self._guides]
-        columns = [*map(first.column, keys), *(first.column(_old(name)) for name in old)]
-        return pa.RecordBatch.from_arrays(columns, names=[*keys, *old]).filter(may_exist)
+            is_known = first.column(_KNOWN_BEFORE)
+            unknown = pc.index(pc.or_(is_known, was_inserted), False).as_py()
+            if unknown >= 0:
+                raise self._old_row_unknown(keys.slice(unknown, 1))
+            may_exist = pc.and_(may_exist, is_known)
+        for each in self._guides:
+            keys = keys.append_column(each.name, first.column(_old(each.name)))
+        keys = keys.filter(may_exist)
+        return self._deletes.write(keys) if len(keys) else []
 
-    def _old_row_unknown(self, change: pa.RecordBatch) -> OldRowUnknown:
-        key = ", ".join(f"{name} = {change.column(name)[0].as_py()!r}" for name in self._how.keys)
+    def _old_row_unknown(self, keys: pa.RecordBatch) -> OldRowUnknown:
+        key = ", ".join(f"{name} = {value!r}" for name, value in keys.to_pylist()[0].items())
         columns = ", ".join(each.name for each in self._guides)
         return OldRowUnknown(
             f"{self._target.table}: a change of the row with {key} does not say what {columns} was before, "
@@ -179,15 +191,8 @@ class ChangeWriter:
         if self._conformer is None:
             schema = self._schema(flat.schema)
             self._conformer = Conformer(self._target.table, schema.names, schema)
-            old = [name for name in schema.names if name.startswith(BEFORE)]
-            self._collapse = Collapse(
-                schema,
-                self._how.keys,
-                self._how.sequence_by,
-                [*self._how.keys, OP, *old],
-                # While rows are handed out, those that wait for their row group are in memory as well.
-                self._max_waiting_bytes // 2,
-            )
+            # Half: while rows are handed out, those that wait for their row group are in memory as well.
+            self._collapse = Collapse(schema, self._how.keys, self._how.sequence_by, self._max_waiting_bytes // 2)
         changes = self._conformer.conform(flat)
         if not pc.all(pc.is_in(changes.column(OP), _LETTERS)).as_py():
             unknown = changes.filter(pc.invert(pc.is_in(changes.column(OP), _LETTERS)))

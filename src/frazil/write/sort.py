@@ -109,6 +109,17 @@ class Sorter:
         self._spill()
         yield from self._merged(self._runs)
 
+    def take_unsorted(self) -> pa.RecordBatch | None:
+        """All rows as they came, if there are any and none has left memory; now they belong to whoever asked."""
+        if self._runs or not self._waiting:
+            return None
+        self._waiting_bytes = 0
+        return _combined(self._schema, self._waiting)
+
+    def order(self, rows: pa.RecordBatch) -> pa.Array:
+        """Where the rows stand in sorted order."""
+        return self._ordering.permutation(self._ordering.keys_of(rows))
+
     def close(self) -> None:
         """Lets go of all rows, in memory and on disk."""
         for run in self._runs:
@@ -132,8 +143,7 @@ class Sorter:
             return
         rows = _combined(self._schema, self._waiting)
         self._waiting_bytes = 0
-        order = self._ordering.permutation(self._ordering.keys_of(rows))
-        yield from _blocks(rows, order, self._block_bytes)
+        yield from _blocks(rows, self.order(rows), self._block_bytes)
 
     def _merged(self, runs: list[Run]) -> Iterator[pa.RecordBatch]:
         try:
