@@ -7,7 +7,7 @@ letter is a dead letter.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import pyarrow as pa
@@ -15,14 +15,20 @@ import pyarrow as pa
 # The second parser calls itself for every level, so that its own limit would depend on who calls it.
 DEPTH_MAX = 500
 
+_NULL = msgspec.Raw(b"null")
+
 _BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|([{\[])|([}\]])', re.DOTALL)
 
 
 class CatchAll:
     """Cuts out what is not declared."""
 
-    def __init__(self, declared: Iterable[str]) -> None:
+    field = pa.field("rest", pa.large_string())
+
+    def __init__(self, declared: Iterable[str], path: Sequence[str] = ()) -> None:
+        """`path` leads to the object within the value whose fields are meant."""
         self._declared = frozenset(declared)
+        self._path = path
         self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def column(self, values: list[bytes]) -> pa.Array:
@@ -35,6 +41,11 @@ class CatchAll:
     def _rest(self, value: bytes) -> bytes | None:
         _require_shallow(value)
         fields = self._fields.decode(value)
+        for name in self._path:
+            inner = fields.get(name)
+            if inner is None or inner == _NULL:
+                return None
+            fields = self._fields.decode(inner)
         rest = [
             msgspec.json.encode(name) + b":" + raw for name, raw in fields.items() if name not in self._declared
         ]

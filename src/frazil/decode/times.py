@@ -26,6 +26,11 @@ _UNZONED_TEXT = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?)$"
 _FIRST_SECOND = -62_167_219_200
 _END_SECOND = 253_402_300_800
 
+_DAY_S = 86_400
+_DAY_US = _DAY_S * 1_000_000
+_FIRST_DAY = _FIRST_SECOND // _DAY_S
+_END_DAY = _END_SECOND // _DAY_S
+
 
 def timestamps_of_texts(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
     """ISO 8601 texts as points in time."""
@@ -60,18 +65,54 @@ def timestamps_of_either(texts: pa.Array, kind: pa.TimestampType, unit: str) -> 
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
-        pass
-    is_number = pc.match_substring_regex(texts, _NUMBER_TEXT)
-    nothing = pa.scalar(None, texts.type)
-    numbers = pc.if_else(is_number, texts, nothing).cast(NUMBER)
-    counted = timestamps_of_numbers(numbers, kind, unit)
-    return pc.coalesce(counted, timestamps_of_texts(pc.if_else(is_number, nothing, texts), kind))
+        numbers, others = _numbers_and_texts(texts)
+    return pc.coalesce(timestamps_of_numbers(numbers, kind, unit), timestamps_of_texts(others, kind))
+
+
+def dates_of_numbers(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Days since 1970."""
+    days = numbers.cast(pa.int32())
+    bounds = pc.min_max(days).as_py()
+    if bounds["min"] is not None and not _FIRST_DAY <= bounds["min"] <= bounds["max"] < _END_DAY:
+        raise pa.ArrowInvalid("the number of days lies outside of the years 0 to 9999")
+    return days.cast(kind)
+
+
+def dates_of_either(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts that are ISO 8601, or numbers in quotes."""
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        numbers, others = _numbers_and_texts(texts)
+    return pc.coalesce(dates_of_numbers(numbers, kind), others.cast(kind))
+
+
+def times_of_numbers(numbers: pa.Array, kind: pa.DataType, unit: str) -> pa.Array:
+    """Numbers of the given unit since midnight; what the column does not keep is cut off, as in texts."""
+    moments = timestamps_of_numbers(numbers, pa.timestamp("us"), unit)
+    bounds = pc.min_max(moments.cast(pa.int64())).as_py()
+    if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < _DAY_US:
+        raise pa.ArrowInvalid("the number lies outside of a day: is decode.epoch_unit right?")
+    return moments.cast(kind)
+
+
+def times_of_either(texts: pa.Array, kind: pa.DataType, unit: str) -> pa.Array:
+    """Texts that are ISO 8601, or numbers in quotes."""
+    numbers, others = _numbers_and_texts(texts)
+    return pc.coalesce(times_of_numbers(numbers, kind, unit), times_of_texts(others, kind))
 
 
 def times_of_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """ISO 8601 times of day; Arrow reads those only as part of a timestamp."""
     moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T", texts.type), texts, pa.scalar("", texts.type))
     return timestamps_of_texts(moments, pa.timestamp("us")).cast(kind)
+
+
+def _numbers_and_texts(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Those that are numbers in quotes, as numbers, and the others; null where the other one is."""
+    is_number = pc.match_substring_regex(texts, _NUMBER_TEXT)
+    nothing = pa.scalar(None, texts.type)
+    return pc.if_else(is_number, texts, nothing).cast(NUMBER), pc.if_else(is_number, nothing, texts)
 
 
 def _plain(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:

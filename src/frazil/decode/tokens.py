@@ -16,6 +16,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.types as pt
 
+from frazil.decode.wire import Spelling
+
 _TOKEN = re.compile(
     rb'"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)"(?P<colon>\s*+:)?'
     rb"|(?P<number>-?[0-9][-+0-9.eE]*+)|(?P<bracket>[{}\[\]])",
@@ -67,9 +69,9 @@ def nodes(node: Node) -> Iterator[Node]:
             yield from nodes(inner)
 
 
-def tree(declared: pa.Schema) -> Node:
+def tree(declared: pa.Schema, spelling: Spelling) -> Node:
     """The declared columns, for `scalars`."""
-    return _node("", pa.struct(list(declared)))
+    return _node("", pa.struct(list(declared)), spelling)
 
 
 def scalars(value: bytes, root: Node) -> Iterator[Scalar]:
@@ -96,15 +98,24 @@ def scalars(value: bytes, root: Node) -> Iterator[Scalar]:
             yield Scalar(token[group], *token.span(group), group == "number", due)
 
 
-def _node(path: str, kind: pa.DataType) -> Node:
+def _node(path: str, kind: pa.DataType, spelling: Spelling) -> Node:
     if pt.is_struct(kind):
-        inner = {each.name: _node(f"{path}.{each.name}" if path else each.name, each.type) for each in kind}
+        inner = {
+            each.name: _node(f"{path}.{each.name}" if path else each.name, each.type, spelling) for each in kind
+        }
         return Node(path, kind, members=inner)
     if pt.is_map(kind):
-        return Node(path, kind, key=_node(path, kind.key_type), item=_node(path, kind.item_type))
+        key, item = _node(path, kind.key_type, spelling), _node(path, kind.item_type, spelling)
+        return Node(path, kind, key=key, item=item)
     if pt.is_large_list(kind):
-        return Node(path, kind, element=_node(path, kind.value_type))
-    return Node(path, kind, is_exact=pt.is_integer(kind) or pt.is_decimal(kind) or pt.is_timestamp(kind))
+        return Node(path, kind, element=_node(path, kind.value_type, spelling))
+    return Node(path, kind, is_exact=_is_exact(path, kind, spelling))
+
+
+def _is_exact(path: str, kind: pa.DataType, spelling: Spelling) -> bool:
+    if pt.is_decimal(kind):
+        return spelling.decimals == "plain"
+    return pt.is_integer(kind) or pt.is_timestamp(kind) or path in spelling.epoch_units
 
 
 def _member(owner: Node, key: bytes) -> Node | None:

@@ -7,7 +7,8 @@ is ours, done on whole columns, and refuses what does not fit.
     declared              read as                     then
     INT, BIGINT           decimal of 19 + 19 digits   a cast that refuses fractions and too large numbers
     DECIMAL               a wider decimal             a cast that refuses digits it would drop
-    DATE, TIME            text                        ISO 8601
+                          text                        base64 of the digits, from sources that write that
+    DATE, TIME            text, or decimal            ISO 8601, or a number, from sources that write those
     TIMESTAMP…            text, or decimal            ISO 8601, or a number of decode.epoch_unit
     BINARY, FIXED, UUID   text                        base64, hex, or the UUID's own spelling
     MAP                   map                         of entries with the same key the last one stays
@@ -23,9 +24,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from frazil.decode.blobs import blobs_of_texts
+from frazil.decode.blobs import blobs_of_texts, decimals_of_texts
 from frazil.decode.times import (
     NUMBER,
+    dates_of_either,
+    dates_of_numbers,
+    times_of_either,
+    times_of_numbers,
     times_of_texts,
     timestamps_of_either,
     timestamps_of_numbers,
@@ -58,7 +63,8 @@ class Spelling:
 
     binary: str = "base64"
     epoch_units: dict[str, str] = field(default_factory=dict)
-    # Whether timestamp columns that have a unit are read as numbers or as texts; the parser takes one of them.
+    decimals: str = "plain"
+    # Whether columns for dates and times that have a unit are read as numbers or as texts; the parser takes one of them.
     epoch_as_number: bool = True
 
 
@@ -78,13 +84,15 @@ def _leaf(kind: pa.DataType, path: str, spelling: Spelling) -> Wire:
     if pt.is_integer(kind):
         return Wire(INTEGER, lambda values: values.cast(kind))
     if pt.is_decimal(kind):
+        if spelling.decimals == "bytes":
+            return Wire(pa.string(), lambda values: decimals_of_texts(values, kind))
         return Wire(_wider(kind), lambda values: values.cast(kind))
     if pt.is_timestamp(kind):
         return _timestamp(kind, spelling.epoch_units.get(path), spelling.epoch_as_number)
     if pt.is_date(kind):
-        return Wire(pa.string(), lambda values: values.cast(kind))
+        return _date(kind, spelling.epoch_units.get(path), spelling.epoch_as_number)
     if pt.is_time(kind):
-        return Wire(pa.string(), lambda values: times_of_texts(values, kind))
+        return _time(kind, spelling.epoch_units.get(path), spelling.epoch_as_number)
     if isinstance(kind, pa.UuidType):
         return Wire(pa.string(), lambda values: uuids_of_texts(values, kind))
     if pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind):
@@ -105,6 +113,22 @@ def _timestamp(kind: pa.TimestampType, unit: str | None, as_number: bool) -> Wir
     if as_number:
         return Wire(NUMBER, lambda values: timestamps_of_numbers(values, kind, unit))
     return Wire(pa.string(), lambda values: timestamps_of_either(values, kind, unit))
+
+
+def _date(kind: pa.DataType, unit: str | None, as_number: bool) -> Wire:
+    if unit is None:
+        return Wire(pa.string(), lambda values: values.cast(kind))
+    if as_number:
+        return Wire(NUMBER, lambda values: dates_of_numbers(values, kind))
+    return Wire(pa.string(), lambda values: dates_of_either(values, kind))
+
+
+def _time(kind: pa.DataType, unit: str | None, as_number: bool) -> Wire:
+    if unit is None:
+        return Wire(pa.string(), lambda values: times_of_texts(values, kind))
+    if as_number:
+        return Wire(NUMBER, lambda values: times_of_numbers(values, kind, unit))
+    return Wire(pa.string(), lambda values: times_of_either(values, kind, unit))
 
 
 def _struct(kind: pa.StructType, path: str, spelling: Spelling) -> Wire:
