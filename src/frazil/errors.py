@@ -17,7 +17,7 @@ what the engine does: a transient error is retried with backoff, a terminal one 
         ├── SetupError            kind Config: Java, jars or another prerequisite is missing
         ├── InvalidState          kind InvalidState: actual and expected
         ├── SchemaMismatch        kind SchemaMismatch: expected and actual
-        ├── UndecodableRecord     kind Io: a record could not be decoded and on_error = "fail"
+        ├── UndecodableRecord     kind Io: a record cannot be decoded, or not be allowed, and the file says "fail"
         ├── OldRowUnknown         kind Io: a change does not say which partition its old row is in
         ├── DataLoss              kind Io: the source no longer holds what the frontier needs
         ├── SourceChanged         kind Io: topic recreated or log truncated under the frontier
@@ -143,7 +143,7 @@ class SchemaMismatch(TerminalError):
 
 
 class UndecodableRecord(TerminalError):
-    """A record could not be decoded and the pipeline says on_error = "fail"."""
+    """A record could not be decoded, or does what the pipeline does not allow, and the pipeline says "fail"."""
 
     kind = "Io"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from frazil.decode.changes import ChangeDecoder, change_schema
 from frazil.decode.columns import DEAD_LETTER_SCHEMA, METADATA_FIELDS, Decoded, DecodePlan, plan_decode
 from frazil.decode.json import JsonDecoder
 from frazil.decode.raw import RawDecoder
@@ -12,10 +13,12 @@ from frazil.records import Records
 __all__ = [
     "DEAD_LETTER_SCHEMA",
     "METADATA_FIELDS",
+    "ChangeDecoder",
     "DecodePlan",
     "Decoded",
     "JsonDecoder",
     "RawDecoder",
+    "change_schema",
     "decoder",
     "plan_decode",
 ]
@@ -23,4 +26,6 @@ __all__ = [
 
 def decoder(plan: DecodePlan) -> Callable[[Records], Decoded]:
     """The function that decodes by this plan; make it once per task, it keeps what all batches share."""
+    if plan.changes is not None:
+        return ChangeDecoder(plan).decode
     return RawDecoder(plan).decode if plan.format == "raw" else JsonDecoder(plan).decode

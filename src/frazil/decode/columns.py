@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 
 from frazil.changes import ChangePlan
 from frazil.decode.declared import declared_schema, epoch_units, require_catch_all
+from frazil.decode.keyed import require_possible_changes
 from frazil.errors import ConfigError
 from frazil.pipeline.schema import parse_schema
 from frazil.records import Records
@@ -87,6 +88,8 @@ class Decoded:
     dead: pa.RecordBatch | None
     ignored: int = 0
     """records that are neither, and need not be: a delete's tombstone, for one"""
+    unknown_ops: int = 0
+    """records whose operation is not known, whatever became of them"""
 
 
 def plan_decode(
@@ -98,6 +101,7 @@ def plan_decode(
     catch_all: str | None = None,
     epoch_unit: str | Mapping[str, str] | None = None,
     binary: str = "base64",
+    changes: ChangePlan | None = None,
 ) -> DecodePlan:
     """Checks what the user declared and works out the schema of the decoded rows."""
     _require_known("format", format, ("json", "raw"))
@@ -105,13 +109,19 @@ def plan_decode(
     _require_known("binary", binary, ("base64", "hex"))
     common = (metadata, cast(OnError, on_error))
     if format == "raw":
+        if changes is not None:
+            raise ConfigError(
+                'decode.format = "raw" has no columns that could be a key', 'use format = "json", or append'
+            )
         return DecodePlan("raw", ddl, _raw_schema(ddl, metadata), *common)
     schema = declared_schema(ddl, _METADATA_DDL if metadata else "")
     declared = parse_schema(ddl)
     if catch_all is not None:
         require_catch_all(declared, catch_all)
-    units = epoch_units(declared, epoch_unit)
-    return DecodePlan("json", ddl, schema, *common, catch_all, units, cast(Binary, binary))
+    if changes is not None:
+        require_possible_changes(declared, changes, catch_all, on_error)
+    units = epoch_units(declared, epoch_unit, changes)
+    return DecodePlan("json", ddl, schema, *common, catch_all, units, cast(Binary, binary), changes)
 
 
 def _require_known(key: str, value: str, known: tuple[str, ...]) -> None:

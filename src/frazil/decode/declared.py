@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     BooleanType,
+    DateType,
     IcebergType,
     ListType,
     MapType,
@@ -16,14 +17,17 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzNanoType,
     TimestamptzType,
+    TimeType,
 )
 
+from frazil.changes import ChangePlan
 from frazil.errors import ConfigError
 from frazil.pipeline.schema import parse_schema, render_schema
 
 _TIMESTAMPS = (TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
 _NEVER_A_KEY = (BooleanType, StructType, ListType, MapType)
 _UNITS = ("s", "ms", "us", "ns")
+_DAYS = "d"
 
 
 def declared_schema(ddl: str, metadata_ddl: str) -> Schema:
@@ -60,10 +64,30 @@ def require_catch_all(schema: Schema, name: str) -> None:
         )
 
 
-def epoch_units(schema: Schema, told: str | Mapping[str, str] | None) -> dict[str, str]:
+def epoch_units(
+    schema: Schema, told: str | Mapping[str, str] | None, changes: ChangePlan | None = None
+) -> dict[str, str]:
     """What a number counts in each timestamp column, by the column's path."""
-    columns = [path for path, kind in _leaves("", schema.as_struct()) if isinstance(kind, _TIMESTAMPS)]
-    units = dict.fromkeys(columns, told) if isinstance(told, str) else dict(told or {})
+    leaves = list(_leaves("", schema.as_struct()))
+    if changes is not None and changes.envelope == "debezium":
+        return _debezium_units(leaves, told)
+    columns = [path for path, kind in leaves if isinstance(kind, _TIMESTAMPS)]
+    return _told_units(columns, dict.fromkeys(columns, told) if isinstance(told, str) else dict(told or {}))
+
+
+def _debezium_units(
+    leaves: Sequence[tuple[str, IcebergType]], told: str | Mapping[str, str] | None
+) -> dict[str, str]:
+    """Debezium counts days, and microseconds unless told otherwise; points in time it writes as texts."""
+    counted = [path for path, kind in leaves if isinstance(kind, (TimestampType, TimestampNanoType, TimeType))]
+    of_all = told if isinstance(told, str) else "us"
+    named = {} if told is None or isinstance(told, str) else told
+    columns = [path for path, kind in leaves if isinstance(kind, (*_TIMESTAMPS, TimeType))]
+    days = {path: _DAYS for path, kind in leaves if isinstance(kind, DateType)}
+    return _told_units(columns, {**dict.fromkeys(counted, of_all), **named}) | days
+
+
+def _told_units(columns: Sequence[str], units: Mapping[str, str]) -> dict[str, str]:
     for path, unit in units.items():
         if path not in columns:
             raise ConfigError(

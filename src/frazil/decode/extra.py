@@ -39,7 +39,7 @@ class CatchAll:
             raise pa.ArrowInvalid(f"not JSON: {error}") from error
 
     def _rest(self, value: bytes) -> bytes | None:
-        _require_shallow(value)
+        require_shallow(value)
         fields = self._fields.decode(value)
         for name in self._path:
             inner = fields.get(name)
@@ -52,11 +52,12 @@ class CatchAll:
         return b"{" + b",".join(rest) + b"}" if rest else None
 
 
-def _require_shallow(value: bytes) -> None:
+def require_shallow(value: bytes) -> None:
+    """Refuses what msgspec would go too deep for."""
     if value.count(b"[") + value.count(b"{") <= DEPTH_MAX:
         return
     depth = 0
     for token in _BRACKETS.finditer(value):
         depth += (token[1] is not None) - (token[2] is not None)
         if depth > DEPTH_MAX:
-            raise pa.ArrowInvalid(f"nested deeper than the {DEPTH_MAX} levels that decode.catch_all takes")
+            raise pa.ArrowInvalid(f"nested deeper than the {DEPTH_MAX} levels that can be looked into")

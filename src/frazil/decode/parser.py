@@ -81,11 +81,10 @@ class JsonParser:
     """Runs of JSON objects as columns of one schema; behind them, where there is one, the catch-all's."""
 
     def __init__(self, declared: pa.Schema, spelling: Spelling, rest: CatchAll | None = None) -> None:
-        self._declared = declared
         self._rest = rest
-        self._schema = declared if rest is None else declared.append(rest.field)
+        self.schema = declared if rest is None else declared.append(rest.field)
         self._no_rows = pa.RecordBatch.from_arrays(
-            [pa.nulls(0, each) for each in self._schema.types], schema=self._schema
+            [pa.nulls(0, each) for each in self.schema.types], schema=self.schema
         )
         self._units = spelling.epoch_units
         self._tree = tree(declared, spelling)
@@ -148,7 +147,7 @@ class JsonParser:
             self._require_floats_in_range(values)
         if self._rest is not None:
             columns.append(self._rest.column(values))
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _without_false_zeros(self, values: list[bytes], columns: list[pa.Array]) -> list[pa.Array]:
         chunk = _chunk(values)

@@ -64,7 +64,7 @@ class Spelling:
     binary: str = "base64"
     epoch_units: dict[str, str] = field(default_factory=dict)
     decimals: str = "plain"
-    # Whether columns for dates and times that have a unit are read as numbers or as texts; the parser takes one of them.
+    # Whether columns that have a unit are read as numbers or as texts; the parser takes one of them.
     epoch_as_number: bool = True
 
 

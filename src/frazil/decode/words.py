@@ -22,6 +22,9 @@ _NUMBER_GOT = re.compile(r"expected string got (-?[0-9].*)", re.DOTALL)
 _NO_NUMBER = re.compile(
     r"(?:can't parse the string value (.*) to decimal|parse decimal overflow \((.*)\))", re.DOTALL
 )
+_NOT_THIS_DECIMAL = re.compile(r"expected (?:string|decimal) got ([-0-9{])")
+_SCALED = "a number with a scale of its own fits no DECIMAL: set decimal.handling.mode = string at the source"
+_PLAIN = 'set cdc.decimals = "plain"'
 
 
 def in_own_words(error: pa.ArrowInvalid, value: bytes, root: Node) -> str:
@@ -37,6 +40,8 @@ def in_own_words(error: pa.ArrowInvalid, value: bytes, root: Node) -> str:
         return shortened(f"{'.'.join([*path, missing[1]])} is NOT NULL, but null or missing")
     if no_number := _NO_NUMBER.fullmatch(words):
         return shortened(_no_number(no_number[1] or no_number[2] or "", value, root))
+    if path and pt.is_decimal(_type_at(root, path)) and (other := _NOT_THIS_DECIMAL.match(words)):
+        words = _SCALED if other[1] == "{" else f"{words.partition(' got ')[2]} is a number, not base64: {_PLAIN}"
     if path and (number := _NUMBER_GOT.fullmatch(words)) and pt.is_timestamp(_type_at(root, path)):
         words = f"{number[1]} is a number: say what it counts with decode.epoch_unit"
     return shortened(f"{'.'.join(path)}: {words}" if path else words)

@@ -1,0 +1,426 @@
+"""Records to changes: rows that say what happens to them.
+
+Every record is accounted for: it becomes a change, or two where an update moves a row to another key, or a dead
+letter, or it is ignored because it says nothing of a row. What stops the pipeline does so at the first such record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from frazil.changes import BEFORE, OP, ORDER, ChangePlan
+from frazil.decode.columns import (
+    METADATA_FIELDS,
+    Decoded,
+    DecodePlan,
+    arrow_schema,
+    dead_letters,
+    metadata_columns,
+    offset_column,
+    select,
+)
+from frazil.decode.envelopes import (
+    LETTERS,
+    Code,
+    Codes,
+    Images,
+    Layout,
+    Marks,
+    Places,
+    envelope_reader,
+    marks,
+)
+from frazil.decode.json import undecodable
+from frazil.decode.keys import MessageKeys
+from frazil.decode.unavailable import holds_unavailable, may_hold_unavailable
+from frazil.errors import UndecodableRecord
+from frazil.records import Records
+
+_log = structlog.get_logger()
+
+
+def change_schema(plan: DecodePlan) -> pa.Schema:
+    """The Arrow schema of changes: the plan's columns, and those of changes behind them."""
+    assert plan.changes is not None
+    declared = _declared(plan)
+    metadata = list(arrow_schema(plan.schema))[len(declared) :]
+    columns = [*declared, *metadata, pa.field(OP, pa.string()), pa.field(ORDER, pa.int64())]
+    if plan.changes.before:
+        columns.append(pa.field(BEFORE, pa.struct([declared.field(name) for name in plan.changes.before])))
+    return pa.schema(columns)
+
+
+def _declared(plan: DecodePlan) -> pa.Schema:
+    """Nullable, all of them: a delete has none but its key."""
+    columns = list(arrow_schema(plan.schema))[: -len(METADATA_FIELDS) if plan.metadata else None]
+    return pa.schema([each.with_nullable(True) for each in columns])
+
+
+class ChangeDecoder:
+    """Decodes runs of records by one plan."""
+
+    def __init__(self, plan: DecodePlan) -> None:
+        assert plan.changes is not None
+        self._plan = plan
+        self._changes: ChangePlan = plan.changes
+        self._schema = change_schema(plan)
+        layout = Layout(plan.changes, _declared(plan), plan.binary, plan.epoch_units, plan.catch_all)
+        self._layout = layout
+        self._reader = envelope_reader(layout)
+        self._message_keys = MessageKeys(layout.keys, plan.changes.key_format, layout.spelling("", "payload."))
+        self._key_places = [layout.columns.get_field_index(name) for name in plan.changes.keys]
+        declared = arrow_schema(plan.schema)
+        self._required = [
+            i
+            for i, name in enumerate(layout.columns.names)
+            if not declared.field(name).nullable and i not in self._key_places
+        ]
+        self._has_warned = False
+
+    def decode(self, records: Records) -> Decoded:
+        """The changes of these records in their order, and those that could not be decoded."""
+        fates = _Fates(records)
+        sheet = _Sheet(self._layout)
+        absent = [i for i, value in enumerate(records.values) if value is None]
+        images = self._read(records, absent, fates)
+        self._settle_ops(images, fates)
+        self._require_rows(images, fates)
+        own_key, moved = self._own_keys(images)
+        if self._changes.envelope == "debezium":
+            self._refuse_unavailable(images, fates)
+            self._verify_message_keys(images, moved, fates)
+        self._lay_out(images, own_key, moved, absent, fates, sheet)
+        return self._decoded(records, sheet, fates)
+
+    def _read(self, records: Records, absent: list[int], fates: _Fates) -> Images:
+        """What the values say, by positions of the records."""
+        if not absent:
+            images = self._reader.read([value for value in records.values if value is not None])
+            fates.errors |= images.errors
+            return images
+        present = np.delete(np.arange(len(records)), absent)
+        images = self._reader.read([value for value in records.values if value is not None])
+        images.positions = present[images.positions]
+        fates.errors |= {int(present[i]): words for i, words in images.errors.items()}
+        return images
+
+    def _settle_ops(self, images: Images, fates: _Fates) -> None:
+        """What to do with operations that are not known, and with truncates."""
+        unknown = np.flatnonzero(images.codes == Code.UNKNOWN)
+        fates.unknown_ops += len(unknown)
+        for place in unknown:
+            self._settle_unknown(images, int(place), fates)
+        if self._changes.truncate != "apply":
+            for place in np.flatnonzero(images.codes == Code.TRUNCATE):
+                if self._changes.truncate == "fail":
+                    fates.stop(images, int(place), "truncates the table", _TRUNCATE_REMEDY)
+                else:
+                    images.codes[place] = Code.IGNORED
+        fates.ignored += int(np.count_nonzero(images.codes == Code.IGNORED))
+
+    def _settle_unknown(self, images: Images, place: int, fates: _Fates) -> None:
+        assert images.ops is not None
+        op = images.ops[place].as_py()
+        said = "no operation" if op is None else f'the operation "{op}"'
+        words = f"{said}: known are {', '.join(self._reader.known_ops)}"
+        match self._changes.unknown_op:
+            case "fail":
+                fates.stop(images, place, f"has {words}", _UNKNOWN_REMEDY)
+            case "dead-letter":
+                fates.kill(images, place, words)
+            case "warn-insert":
+                images.codes[place] = Code.UPDATE
+                if not self._has_warned:
+                    _log.warning("unknown operation taken for an upsert", op=op, **fates.origin(images, place))
+                self._has_warned = True
+
+    def _require_rows(self, images: Images, fates: _Fates) -> None:
+        """A row that is there must have its key, and what else is NOT NULL."""
+        upserts = (images.codes == Code.INSERT) | (images.codes == Code.UPDATE)
+        for place in np.flatnonzero(upserts & ~images.has_after):
+            fates.kill(images, int(place), "no after, which has the row")
+        rows = upserts & images.has_after
+        keyed = rows | (images.codes == Code.DELETE) if self._reader.deletes_are_rows else rows
+        for column in [*self._key_places, *self._required]:
+            if not images.after[column].null_count:
+                continue
+            is_key = column in self._key_places
+            name = f"{self._reader.prefix}{self._layout.columns.field(column).name}"
+            kind = "a key column" if is_key else "NOT NULL"
+            missing = (keyed if is_key else rows) & marks(images.after[column].is_null())
+            for place in np.flatnonzero(missing):
+                fates.kill(images, int(place), f"{name} is {kind}, but null or missing")
+
+    def _own_keys(self, images: Images) -> tuple[Marks, Marks]:
+        """Where the row before has its whole key; and where an update gave it another one."""
+        own = images.has_before.copy()
+        moved = np.zeros(len(own), bool)
+        for column, old in zip(self._key_places, images.before, strict=False):
+            if old.null_count:
+                own &= marks(old.is_valid())
+            moved |= _differ(images.after[column], old)
+        return own, moved & own & (images.codes == Code.UPDATE)
+
+    def _refuse_unavailable(self, images: Images, fates: _Fates) -> None:
+        """Never a row with a mark in the place of a value."""
+        for place in may_hold_unavailable(fates.records.values, images.positions):
+            rows = (
+                [*images.after, *images.before]
+                if images.codes[place] in (Code.INSERT, Code.UPDATE)
+                else images.before
+            )
+            if images.codes[place] in (Code.INSERT, Code.UPDATE, Code.DELETE) and holds_unavailable(
+                [each[place].as_py() for each in rows]
+            ):
+                fates.kill(images, place, _UNAVAILABLE)
+
+    def _verify_message_keys(self, images: Images, moved: Marks, fates: _Fates) -> None:
+        """All changes of a row lie in one partition only if the message key is the row's."""
+        records = fates.records
+        if not records.keys:
+            return
+        keys = (
+            records.keys if len(images.positions) == len(records) else [records.keys[i] for i in images.positions]
+        )
+        said = self._message_keys.glance(keys)
+        upserts = (images.codes == Code.INSERT) | (images.codes == Code.UPDATE)
+        wrong, wrong_before = np.zeros(len(upserts), bool), np.zeros(len(upserts), bool)
+        for column, old, key in zip(self._key_places, images.before, said, strict=False):
+            if key.null_count < len(key):
+                wrong |= _differ(images.after[column], key)
+                wrong_before |= _differ(old, key)
+        deletes = (images.codes == Code.DELETE) & images.has_before
+        for place in np.flatnonzero((upserts & wrong & ~(moved & ~wrong_before)) | (deletes & wrong_before)):
+            row = images.before if deletes[place] else [images.after[i] for i in self._key_places]
+            pairs = zip(self._changes.keys, said, row, strict=False)
+            words = ", ".join(
+                f"{name} is {key[place].as_py()} in the message key, {own[place].as_py()} in the row"
+                for name, key, own in pairs
+            )
+            fates.kill(images, int(place), f"{words}: changes of one row may lie in several partitions")
+
+    def _lay_out(
+        self, images: Images, own_key: Marks, moved: Marks, absent: list[int], fates: _Fates, sheet: _Sheet
+    ) -> None:
+        codes = images.codes
+        rows = sheet.rows(images.after)
+        upserts = np.flatnonzero((codes == Code.INSERT) | (codes == Code.UPDATE))
+        sheet.put(images.positions[upserts], rows + upserts, codes[upserts], moved[upserts], upserts)
+        olds = np.flatnonzero(moved & (codes == Code.UPDATE))
+        deletes = np.flatnonzero((codes == Code.DELETE) & own_key)
+        if len(olds) or len(deletes):
+            rows = sheet.key_rows(images.before)
+            sheet.put(images.positions[olds], rows + olds, Code.DELETE, False, olds)
+            sheet.put(images.positions[deletes], rows + deletes, Code.DELETE, False, deletes)
+        truncates = np.flatnonzero(codes == Code.TRUNCATE)
+        if len(truncates):
+            nothing = sheet.rows([pa.nulls(1, each) for each in self._layout.columns.types])
+            sheet.put(images.positions[truncates], np.full(len(truncates), nothing), Code.TRUNCATE, False)
+        self._lay_out_by_message_key(
+            images, np.flatnonzero((codes == Code.DELETE) & ~own_key), absent, fates, sheet
+        )
+        sheet.befores = images.before, images.has_before
+
+    def _lay_out_by_message_key(
+        self, images: Images, places: Places, absent: list[int], fates: _Fates, sheet: _Sheet
+    ) -> None:
+        """Deletes whose key stands beside the value, and nowhere in it."""
+        records, reader = fates.records, self._reader
+        positions: list[int] = []
+        texts: list[bytes | None] = []
+        if absent and reader.null_is is None:
+            fates.errors |= dict.fromkeys(absent, "null value")
+        elif absent and reader.null_is == Code.IGNORED:
+            fates.ignored += len(absent)
+        elif absent:
+            positions += absent
+            texts += [fates.message_key(i) for i in absent]
+        for position in images.positions[places].tolist():
+            value = records.values[position]
+            assert value is not None
+            try:
+                texts.append(reader.key(value, fates.message_key(position)))
+                positions.append(position)
+            except ValueError as error:
+                fates.errors[position] = str(error)
+        if not positions:
+            return
+        outcome = self._message_keys.read(texts)
+        fates.errors |= {positions[i]: words for i, words in outcome.errors.items()}
+        landed = [position for i, position in enumerate(positions) if i not in outcome.errors]
+        rows = sheet.key_rows(list(outcome.landed.columns))
+        sheet.put(np.array(landed, np.int64), rows + np.arange(len(landed)), Code.DELETE, False)
+
+    def _decoded(self, records: Records, sheet: _Sheet, fates: _Fates) -> Decoded:
+        fates.raise_first(self._plan.on_error == "fail")
+        dead = None
+        if fates.errors:
+            at = sorted(fates.errors)
+            dead = dead_letters(select(records, at), [fates.errors[i] for i in at], self._plan.ddl)
+        laid = sheet.laid()
+        columns = laid.columns
+        if self._plan.metadata:
+            columns += _taken(metadata_columns(records), laid.positions)
+        orders = offset_column(records).to_numpy()[laid.positions] * 2 + laid.seconds
+        columns += [_LETTERS.take(pa.array(laid.codes)), pa.array(orders, pa.int64())]
+        if self._changes.before:
+            columns.append(self._before(laid))
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return Decoded(rows, dead, fates.ignored, fates.unknown_ops)
+
+    def _before(self, laid: _Laid) -> pa.Array:
+        """Null where no column beyond the key is given: many sources send a key, and nulls for all the rest."""
+        names, kind = self._layout.old.names, self._schema.field(BEFORE).type
+        columns = [laid.before[names.index(name)] for name in self._changes.before]
+        telling = [
+            laid.before[i] for i, name in enumerate(names) if i >= len(self._changes.keys) and name in kind.names
+        ]
+        given = laid.has_before
+        if telling:
+            given = given & np.logical_or.reduce([marks(each.is_valid()) for each in telling])
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(~given))
+
+
+_LETTERS = pa.array(LETTERS)
+_UNKNOWN_REMEDY = (
+    'correct the source or cdc.op_column, or set cdc.unknown_op = "dead-letter" to set such records aside, '
+    'or "warn-insert" to take them for upserts'
+)
+_TRUNCATE_REMEDY = 'set cdc.truncate = "apply" to empty the table too, or "ignore" to keep its rows'
+_UNAVAILABLE = (
+    "a value was left out by the source because it is unchanged and large "
+    "(__debezium_unavailable_value): set REPLICA IDENTITY FULL on its table"
+)
+
+
+@dataclass(slots=True)
+class _Fates:
+    """What becomes of records that become no change."""
+
+    records: Records
+    errors: dict[int, str] = field(default_factory=dict)
+    stops: dict[int, UndecodableRecord] = field(default_factory=dict)
+    ignored: int = 0
+    unknown_ops: int = 0
+
+    def kill(self, images: Images, place: int, words: str) -> None:
+        """Makes a dead letter; the first reason stands."""
+        images.codes[place] = Code.DEAD
+        self.errors.setdefault(int(images.positions[place]), words)
+
+    def stop(self, images: Images, place: int, words: str, remedy: str) -> None:
+        images.codes[place] = Code.DEAD
+        position = int(images.positions[place])
+        origin = f"{self.records.topic}[{self.records.partition}] offset {self.records.offsets[position]}"
+        self.stops[position] = UndecodableRecord(f"{origin} {words}", remedy)
+
+    def origin(self, images: Images, place: int) -> dict[str, object]:
+        records, position = self.records, images.positions[place]
+        return {"topic": records.topic, "partition": records.partition, "offset": records.offsets[position]}
+
+    def message_key(self, position: int) -> bytes | None:
+        return self.records.keys[position] if self.records.keys else None
+
+    def raise_first(self, errors_too: bool) -> None:
+        """Raises what stops the pipeline, at the first record that does."""
+        if errors_too and self.errors:
+            first = min(self.errors)
+            self.stops.setdefault(first, undecodable(self.records, first, self.errors[first]))
+        if self.stops:
+            raise self.stops[min(self.stops)]
+
+
+@dataclass(slots=True)
+class _Laid:
+    """Changes in their order: columns, and of which record each is."""
+
+    columns: list[pa.Array]
+    positions: Places
+    seconds: Places
+    codes: Codes
+    before: list[pa.Array]
+    has_before: Marks
+
+
+class _Sheet:
+    """Rows from several places, put into the order of their records."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._columns = layout.columns
+        self._keys = layout.changes.keys
+        self._sources: list[list[pa.Array]] = []
+        self._count = 0
+        self._puts: list[tuple[Places, Places, Places, Codes, Places]] = []
+        self.befores: tuple[list[pa.Array], Marks] = ([], np.zeros(0, bool))
+
+    def rows(self, columns: list[pa.Array]) -> int:
+        """Adds rows to choose from; the number of the first one."""
+        first = self._count
+        self._sources.append(columns)
+        self._count += len(columns[0])
+        return first
+
+    def key_rows(self, keys: list[pa.Array]) -> int:
+        """The same, of rows that have but a key."""
+        count = len(keys[0])
+        given = dict(zip(self._keys, keys, strict=False))
+        return self.rows([given.get(each.name, pa.nulls(count, each.type)) for each in self._columns])
+
+    def put(
+        self,
+        positions: Places,
+        rows: Places,
+        codes: Codes | int,
+        seconds: Marks | bool,
+        befores: Places | None = None,
+    ) -> None:
+        """Of these records, these rows; `befores` are the places of their before images."""
+        count = len(positions)
+        self._puts.append(
+            (
+                positions,
+                np.broadcast_to(np.asarray(seconds, np.int64), count),
+                rows,
+                np.broadcast_to(np.asarray(codes, np.int8), count),
+                np.full(count, -1) if befores is None else befores,
+            )
+        )
+
+    def laid(self) -> _Laid:
+        positions, seconds, rows, codes, befores = map(np.concatenate, zip(*self._puts, strict=True))
+        orders = positions * 2 + seconds
+        if len(orders) and (np.diff(orders) <= 0).any():
+            order = np.argsort(orders)
+            positions, seconds, rows, codes, befores = (
+                each[order] for each in (positions, seconds, rows, codes, befores)
+            )
+        columns = [_joined(parts) for parts in zip(*self._sources, strict=True)]
+        before, has_before = self.befores
+        at = np.maximum(befores, 0)
+        given = (befores >= 0) & (has_before[at] if len(has_before) else False)
+        index = pa.array(at, mask=~given)
+        return _Laid(_taken(columns, rows), positions, seconds, codes, [each.take(index) for each in before], given)
+
+
+def _joined(parts: tuple[pa.Array, ...]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _taken(columns: list[pa.Array], rows: Places) -> list[pa.Array]:
+    """The rows of these numbers; most often they are all of them, as they are."""
+    if columns and len(rows) == len(columns[0]) and (rows == np.arange(len(rows))).all():
+        return list(columns)
+    index = pa.array(rows)
+    return [each.take(index) for each in columns]
+
+
+def _differ(one: pa.Array, other: pa.Array) -> Marks:
+    """Where both have a value, and not the same one."""
+    if isinstance(one, pa.ExtensionArray):
+        one, other = one.storage, other.storage
+    return marks(pc.fill_null(pc.not_equal(one, other), False))

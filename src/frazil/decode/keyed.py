@@ -1,0 +1,84 @@
+"""What cannot be about changes, refused before the first record is read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, FloatType, PrimitiveType
+
+from frazil.changes import BEFORE, OP, ORDER, ChangePlan
+from frazil.errors import ConfigError
+
+_OF_CHANGES = (OP, ORDER, BEFORE)
+
+
+def require_possible_changes(schema: Schema, changes: ChangePlan, catch_all: str | None, on_error: str) -> None:
+    """Refuses keys and names that no change can have."""
+    _require_keys(schema, changes.keys, catch_all)
+    for name in changes.before:
+        _require_column(schema, name, "the partitioning")
+    taken = [each.name for each in schema.fields if each.name.lower() in _OF_CHANGES]
+    if taken:
+        raise ConfigError(
+            f"decode.schema declares {', '.join(taken)}, which changes have as a column of their own",
+            "rename the column",
+        )
+    _require_op_column(schema, changes)
+    if changes.key_format == "text" and len(changes.keys) > 1:
+        raise ConfigError(
+            f'cdc.key_format = "text" holds one key column, and there are {len(changes.keys)}: '
+            f"{', '.join(changes.keys)}",
+            'use key_format = "json"',
+        )
+    if changes.unknown_op == "dead-letter" and on_error != "dead-letter":
+        raise ConfigError(
+            f'cdc.unknown_op = "dead-letter" needs a table for dead letters, and decode.on_error = "{on_error}"',
+            'set decode.on_error = "dead-letter"',
+        )
+
+
+def _require_keys(schema: Schema, keys: Sequence[str], catch_all: str | None) -> None:
+    if not keys:
+        raise ConfigError("no key: changes need to know which row they are about", "name the columns in table.keys")
+    for name in keys:
+        _require_column(schema, name, "table.keys")
+        kind = schema.find_type(name)
+        if keys.count(name) > 1:
+            raise ConfigError(f"table.keys names {name} twice", "name it once")
+        if name == catch_all:
+            raise ConfigError(
+                f"table.keys: {name} keeps what is not declared (decode.catch_all) and cannot be a key",
+                "name another column",
+            )
+        if isinstance(kind, (FloatType, DoubleType)) or not isinstance(kind, PrimitiveType):
+            raise ConfigError(
+                f"table.keys: {name} is of type {kind}, which Iceberg does not take as a key",
+                "name columns that are neither FLOAT nor DOUBLE, nor nested",
+            )
+
+
+def _require_column(schema: Schema, name: str, where: str) -> None:
+    known = [each.name for each in schema.fields]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise ConfigError(f"{where}: {name} is not a column of decode.schema", hint)
+
+
+def _require_op_column(schema: Schema, changes: ChangePlan) -> None:
+    if changes.envelope != "op-column":
+        if changes.op_column is not None:
+            raise ConfigError(
+                f'cdc.op_column has no meaning with cdc.envelope = "{changes.envelope}"',
+                'remove it, or set envelope = "op-column"',
+            )
+        return
+    names = ("__op",) if changes.op_column is None else (changes.op_column,)
+    taken = [each.name for each in schema.fields if each.name in names]
+    if taken:
+        raise ConfigError(
+            f"{taken[0]} says what happens to a row (cdc.op_column), and is declared as a column of it",
+            "take it out of decode.schema: it is never kept",
+        )
