@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from frazil.engine import Assembly, Engine, RunOptions, assemble
 from frazil.engine.events import EpochLanded, Event
@@ -62,6 +63,21 @@ class Rig:
             producer.produce(self.topic, data, key=f"k{number}", partition=partition)
             producer.poll(0)
         assert producer.flush(30) == 0
+
+    def produce_keyed(self, changes: Sequence[tuple[object, dict[str, Any] | None]], partition: int = 0) -> None:
+        """Records whose message key is the key of a row, as JSON; no value deletes it."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        for key, value in changes:
+            data = None if value is None else json.dumps(value)
+            producer.produce(self.topic, data, key=None if key is None else json.dumps(key), partition=partition)
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def grow(self, partitions: int) -> None:
+        """Gives the topic more partitions."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for done in admin.create_partitions([NewPartitions(self.topic, partitions)]).values():
+            done.result(30)
 
     def produce_orders(self, first: int, count: int, partition: int = 0) -> None:
         self.produce([order(n) for n in range(first, first + count)], partition)
