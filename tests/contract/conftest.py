@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +26,7 @@ class Stage(Protocol):
     @property
     def location(self) -> str: ...
     def write(self, rows: int) -> WrittenFile: ...
+    def write_changes(self, *ids: int) -> list[WrittenFile]: ...
     def live_paths(self) -> list[str]: ...
     def append_foreign(self) -> None: ...
     def compact_and_expire(self) -> None: ...
@@ -46,6 +48,11 @@ class MemoryStage:
         path = f"{self.location}/file-{self._files}"
         self.table.stored.add(path)
         return WrittenFile(self.table.name, path, 0, 0, rows, 100)
+
+    def write_changes(self, *ids: int) -> list[WrittenFile]:
+        """One row for each id, and deletes of the rows that they had before."""
+        rows, deletes = self.write(len(ids)), self.write(len(ids))
+        return [rows, replace(deletes, content="equality-deletes", equality_ids=(1,))]
 
     def live_paths(self) -> list[str]:
         return self.table.live_paths
@@ -102,6 +109,18 @@ class IcebergStage:
         batch = pa.RecordBatch.from_pydict({"id": pa.array([self._files] * rows, pa.int64())})
         (file,) = [*writer.write(batch), *writer.close()]
         return file
+
+    def write_changes(self, *ids: int) -> list[WrittenFile]:
+        import pyarrow as pa
+
+        from frazil.changes import ChangeTarget
+        from frazil.write import ChangeWriter, FileName
+
+        self._files += 1
+        target = replace(self.table.write_target(self._section), changes=ChangeTarget(("id",)))
+        writer = ChangeWriter(target, FileName("contract", self._files, 0))
+        writer.write(pa.RecordBatch.from_pydict({"id": ids, "_op": ["U"] * len(ids), "_order": range(len(ids))}))
+        return writer.close()
 
     def live_paths(self) -> list[str]:
         return [row[0] for row in self._spark.sql(f"SELECT file_path FROM {self._name}.files").collect()]

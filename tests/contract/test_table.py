@@ -44,6 +44,16 @@ def epoch(stage: Any, number: int, first: int, last: int) -> EpochOutcome:
     )
 
 
+def change_epoch(stage: Any, number: int, first: int, last: int) -> EpochOutcome:
+    """One change of each id from 0 on."""
+    written = {stage.table.name: stage.write_changes(*range(last - first))}
+    return replace(epoch(stage, number, first, last), files=written)
+
+
+def paths(outcome: EpochOutcome) -> list[str]:
+    return sorted(file.path for files in outcome.files.values() for file in files)
+
+
 def spans(stage: Any) -> list[tuple[int, int]]:
     history = [r for r in stage.table.history("pipe") if r.action == "append"]
     return [(r.span.ranges[PARTITION].start, r.span.ranges[PARTITION].end) for r in history]
@@ -244,3 +254,80 @@ def test_files_that_no_snapshot_has_can_be_told_from_those_that_one_has(stage: A
 
 def test_a_folder_that_was_never_written_to_holds_nothing(stage: Any) -> None:
     assert stage.table.find_files(f"{stage.location}/nowhere", lambda _: True) == []
+
+
+def test_rows_deletes_and_frontier_land_together(stage: Any) -> None:
+    """COMMIT-01, COMMIT-02, CHG-09."""
+    one = started(stage)
+    outcome = change_epoch(stage, 1, 0, 10)
+    one.commit(outcome)
+    assert sorted(stage.live_paths()) == paths(outcome)
+    (record,) = [r for r in stage.table.history("pipe") if r.epoch == 1]
+    assert (record.data_files, record.delete_files) == (1, 1)
+    assert stage.table.observe("pipe").register.frontier.offset(PARTITION) == 10
+
+
+def test_a_lost_reply_to_deletes_is_found_to_have_landed(stage: Any) -> None:
+    """COMMIT-11, FAULT-07, FAULT-08."""
+    one = started(stage)
+    stage.lose_next_reply()
+    both = [change_epoch(stage, 1, 0, 10), change_epoch(stage, 2, 10, 20)]
+    for outcome in both:
+        one.commit(outcome)
+    assert spans(stage) == [(0, 10), (10, 20)]
+    assert sorted(stage.live_paths()) == sorted(paths(both[0]) + paths(both[1]))
+
+
+def test_deletes_that_were_refused_are_tried_again_behind_what_others_did(stage: Any) -> None:
+    """COMMIT-06, COMMIT-07, COMMIT-09, FAULT-12."""
+    one = started(stage)
+    one.commit(epoch(stage, 1, 0, 10))
+    outcome = change_epoch(stage, 2, 10, 20)
+    stage.append_foreign()
+    stage.refuse_next(2)
+    one.commit(outcome)
+    assert set(paths(outcome)) < set(stage.live_paths())
+    assert spans(stage) == [(0, 10), (10, 20)]
+
+
+def test_the_same_deletes_again_are_found_to_be_in_already(stage: Any) -> None:
+    """COMMIT-04, EPOCH-15, FAULT-03: a delete that came twice could hit what came in between."""
+    one = started(stage)
+    before = one._registers[stage.table.name]
+    first = change_epoch(stage, 1, 0, 10)
+    one.commit(first)
+    one._registers[stage.table.name] = before
+    one.commit(change_epoch(stage, 1, 0, 10))
+    assert spans(stage) == [(0, 10)]
+    assert sorted(stage.live_paths()) == paths(first)
+
+
+def test_deletes_of_a_coordinator_that_was_replaced_do_not_land(stage: Any) -> None:
+    """COMMIT-12, FAULT-05, FAULT-06."""
+    old = started(stage)
+    late = change_epoch(stage, 1, 0, 10)
+    new = started(stage)
+    outcome = change_epoch(stage, 1, 0, 10)
+    new.commit(outcome)
+    with pytest.raises(Fenced):
+        old.commit(late)
+    assert sorted(stage.live_paths()) == paths(outcome)
+
+
+def test_a_commit_that_replaces_leaves_nothing_of_what_was_there(stage: Any) -> None:
+    """CHG-08: a TRUNCATE at the source; deletes have nothing left to delete and stay out."""
+    one = started(stage)
+    one.commit(epoch(stage, 1, 0, 10))
+    one.commit(change_epoch(stage, 2, 10, 20))
+    commit = stage.table.commit
+    stage.table.commit = lambda proposal, files: commit(replace(proposal, replaces=True), files)
+    outcome = change_epoch(stage, 3, 20, 30)
+    one.commit(outcome)
+    rows = [file.path for file in outcome.files[stage.table.name] if file.content == "data"]
+    assert stage.live_paths() == rows
+    one.commit(replace(change_epoch(stage, 4, 30, 40), files={}), force=True)
+    assert stage.live_paths() == []
+    assert not stage.table.observe("pipe").has_rows
+    stage.table.commit = commit
+    one.commit(epoch(stage, 5, 40, 50))
+    assert len(stage.live_paths()) == 1

@@ -107,6 +107,7 @@ class CommitRecord:
     skipped: Span
     counts: Counts
     data_files: int
+    delete_files: int
     duration_ms: int
     delete_files: int = 0
 
@@ -137,6 +138,7 @@ class CommitRecord:
                 collapsed=number("rows.collapsed"),
             ),
             data_files=number("files.data"),
+            delete_files=number("files.delete"),
             duration_ms=number("duration-ms"),
             delete_files=number("files.delete"),
         )
