@@ -53,6 +53,8 @@ SCHEMA = Schema(
 UNPARTITIONED = PartitionSpec(spec_id=0).model_dump_json()
 BEFORE_TYPE = pa.struct([pa.field("region", pa.string())])
 Change = dict[str, Any]
+ON_DISK = {"max_waiting_bytes": 200}
+"""so few bytes that changes leave memory two by two"""
 HASHES = [8910569251444813302, 7209185797198579883]
 """of (1, 'a') and (2, 'b'), in whatever process"""
 
@@ -210,7 +212,8 @@ def by_before(folder: Path, **more: Any) -> WriteTarget:
     return target_at(folder, (2, IdentityTransform()), (1, BucketTransform(2)), scope="before", **more)
 
 
-def test_deletes_go_to_the_partition_that_the_first_change_tells(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [{}, ON_DISK], ids=["in memory", "on disk"])
+def test_deletes_go_to_the_partition_that_the_first_change_tells(tmp_path: Path, limits: dict[str, int]) -> None:
     """CHG-11: a key that moves twice is deleted where earlier snapshots have it."""
     changes = [
         change("U", 1, 1, region="us", _before={"region": "eu"}),
@@ -219,7 +222,7 @@ def test_deletes_go_to_the_partition_that_the_first_change_tells(tmp_path: Path)
         change("I", 3, 4, region="eu", _before=None),
         change("I", 4, 5, region="eu", _before={"region": "us"}),
     ]
-    written = land(by_before(tmp_path), changes)
+    written = land(by_before(tmp_path), *([one] for one in reversed(changes)), **limits)
     assert {(partition[0], id) for partition, id in written.deletes} == {("eu", 1), ("us", 2), ("us", 4)}
     assert {(row["region"], row["id"]) for row in written.rows} == {("asia", 1), ("eu", 3), ("eu", 4)}
     for file in written.delete_files:
@@ -238,15 +241,18 @@ def test_a_change_that_hides_its_old_row_is_refused(tmp_path: Path, op: str) -> 
         land(by_before(tmp_path), [change("U", 1, 1)])
 
 
-def test_a_truncation_makes_void_what_stands_before_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [{}, ON_DISK], ids=["in memory", "on disk"])
+def test_a_truncation_makes_void_what_stands_before_it(tmp_path: Path, limits: dict[str, int]) -> None:
     """CHG-08: nothing is deleted one by one, because all older rows go."""
-    changes = [change("U", 1, 1), change("U", 2, 5), change("T", None, 3, region=None), change("U", 1, 2)]
-    written = land(target_at(tmp_path), changes, [change("D", 3, 6), change("U", 4, 0)])
+    early = [change("U", 1, 1), change("D", 5, 0), change("U", 2, 5)]
+    truncated = [change("U", 1, 2), change("T", None, 3, region=None), change("T", None, 1, region=None)]
+    late = [change("D", 3, 6), change("U", 4, 0), change("T", None, 2, region=None)]
+    written = land(target_at(tmp_path), early, truncated, late, **limits)
     assert written.writer.truncated
     assert (texts(written), written.deletes) == ({2: "U5"}, [])
-    assert written.counts == (1, 1, 4)
+    assert written.counts == (1, 1, 7)
     assert len(written.writer.key_hashes()) == 2
-    hidden = land(by_before(tmp_path), [change("T", None, 1), change("U", 2, 2, _before=None)])
+    hidden = land(by_before(tmp_path), [change("T", None, 1, _before=None), change("U", 2, 2, _before=None)])
     assert texts(hidden) == {2: "U2"}
 
 
@@ -383,8 +389,7 @@ def test_any_history_leaves_what_a_dictionary_would(
             if letter != "D":
                 model[id] = region
         shuffled = random.Random(seed).sample(changes, len(changes))
-        limits = {"max_waiting_bytes": 600} if spills else {}
-        written = land(target, *([one] for one in shuffled), **limits)
+        written = land(target, *([one] for one in shuffled), **(ON_DISK if spills else {}))
         table = applied(table, written)
         assert sorted((id, region) for _, id, region in table) == sorted(model.items())
         landed, deleted, collapsed = written.counts
@@ -446,8 +451,8 @@ def test_keys_may_be_of_any_type_that_names_a_row(tmp_path: Path, kind: IcebergT
     rows = pa.record_batch(
         {"key": keys, "text": [str(n) for n in range(9)], "_op": ["U"] * 9, "_order": list(range(9))}
     )
-    for limit in (64 * 2**20, 200):
-        writer = ChangeWriter(target, FileName("orders", 1, 0), max_waiting_bytes=limit)
+    for limits in ({}, ON_DISK):
+        writer = ChangeWriter(target, FileName("orders", 1, 0), **limits)
         for n in range(9):
             writer.write(rows.slice(n, 1))
         data, deletes = sorted(writer.close(), key=lambda file: file.content)

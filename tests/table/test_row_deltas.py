@@ -1,0 +1,187 @@
+"""Tables that changes were committed to read the same everywhere: Spark, DuckDB and a dictionary agree."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from duckdb_extensions import import_extension
+
+from frazil.changes import ChangeTarget
+from frazil.commit import Coordinator, EpochOutcome, World
+from frazil.pipeline.schema import parse_schema
+from frazil.pipeline.spec import CatalogSection, TableSection
+from frazil.protocol.positions import Frontier, Position, Range, Span
+from frazil.protocol.register import Epoch
+from frazil.protocol.summary import Counts
+from frazil.table.files import WriteTarget, WrittenFile
+from frazil.table.iceberg import IcebergCatalog, TableWish, spark_catalog_conf, with_delete_settings
+from frazil.write import ChangeWriter, FileName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.real
+
+PARTITION = ("orders", 0)
+SECTION = TableSection(name="shop.orders")
+REGIONS = ["eu", "us", "asia"]
+
+
+class Shop:
+    """One table, and a coordinator that lands epochs in it."""
+
+    def __init__(self, spark: SparkSession, folder: Path, schema: str, partition: Sequence[str] = ()) -> None:
+        section = CatalogSection(warehouse=str(folder), name=f"c{abs(hash(str(folder))):x}")
+        for key, value in spark_catalog_conf(section).items():
+            spark.conf.set(key, value)
+        self._spark = spark
+        self.name = f"{section.name}.shop.orders"
+        self.table: Any = IcebergCatalog(spark, section).open(
+            TableWish("shop.orders", parse_schema(schema), partition)
+        )
+        self._coordinator = Coordinator("pipe", self.table, interval_s=0.0, world=World())
+        self._coordinator.start(lambda: Frontier({PARTITION: Position(0)}, {"orders": "topic-id"}))
+        self.epoch = 0
+
+    def target(self, **changes: Any) -> WriteTarget:
+        return replace(self.table.write_target(SECTION), changes=ChangeTarget(**changes))
+
+    def land(self, target: WriteTarget, *tasks: pa.RecordBatch) -> list[WrittenFile]:
+        """One epoch; each batch is written by a task of its own."""
+        files = []
+        for task, batch in enumerate(tasks):
+            writer = ChangeWriter(target, FileName("pipe", self.epoch + 1, task))
+            writer.write(batch)
+            files += writer.close()
+        span = Span({PARTITION: Range(self.epoch, self.epoch + 1)})
+        self.epoch += 1
+        self._coordinator.commit(EpochOutcome(Epoch(self.epoch), span, Counts(), {"shop.orders": files}))
+        return files
+
+    def sql(self, text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self._spark.sql(text.format(table=self.name)).collect()]
+
+    def by_duckdb(self, query: str) -> list[tuple[Any, ...]]:
+        duck = duckdb.connect()
+        for extension in ("avro", "iceberg"):
+            import_extension(extension)
+            duck.execute(f"LOAD {extension}")
+        location = self.table.loaded().operations().current().metadataFileLocation()
+        return duck.execute(query.format(table=f"iceberg_scan('{location}')")).fetchall()
+
+    def spec_json(self, number: int) -> str:
+        parser = self._spark._jvm.org.apache.iceberg.PartitionSpecParser
+        return str(parser.toJson(self.table.loaded().specs().get(number)))
+
+
+class Feed:
+    """A source whose rows come, change, move between regions and go; it knows what it holds."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self._order = 0
+        self.rows: dict[int, tuple[str, str]] = {}
+
+    def changes(self, count: int) -> list[pa.RecordBatch]:
+        """Changes of one epoch in any order, for two tasks that share no key."""
+        changes = [self._change() for _ in range(count)]
+        self._dice.shuffle(changes)
+        return [_batch([each for each in changes if each["id"] % 2 == odd]) for odd in (0, 1)]
+
+    def _change(self) -> dict[str, Any]:
+        self._order += 1
+        id, region = self._dice.randrange(40), self._dice.choice(REGIONS)
+        old = self.rows.pop(id, None)
+        op = "I" if old is None else self._dice.choice("UUD")
+        row = {"id": id, "region": None, "text": None} if op == "D" else {"id": id, "region": region}
+        if op != "D":
+            row["text"] = f"{op}{self._order}"
+            self.rows[id] = (region, row["text"])
+        before = None if old is None else {"region": old[0]}
+        return {**row, "_op": op, "_order": self._order, "_before": before}
+
+    @property
+    def content(self) -> list[tuple[int, str, str]]:
+        return sorted((id, *row) for id, row in self.rows.items())
+
+
+def _batch(changes: list[dict[str, Any]]) -> pa.RecordBatch:
+    text = pa.string()
+    kinds = {"id": pa.int64(), "region": text, "text": text, "_op": text, "_order": pa.int64()}
+    columns = {name: pa.array([each[name] for each in changes], kind) for name, kind in kinds.items()}
+    before = pa.struct([("region", text)])
+    return pa.record_batch({**columns, "_before": pa.array([each["_before"] for each in changes], before)})
+
+
+@pytest.mark.parametrize(
+    ("scope", "trusted"), [("unpartitioned", False), ("partition", True), ("before", True), ("global", False)]
+)
+def test_readers_agree_with_the_source_after_every_epoch(
+    spark: SparkSession, tmp_path: Path, scope: str, trusted: bool
+) -> None:
+    """CHG-08, CHG-09, CHG-10, CHG-11, COMMIT-02, COMMIT-15, TEST-01."""
+    by = {"partition": ["bucket(3, id)"], "before": ["region", "bucket(2, id)"]}.get(scope, [])
+    shop = Shop(spark, tmp_path, "id BIGINT, region STRING, text STRING", by)
+    how: dict[str, Any] = {"keys": ("id",), "trust_inserts": trusted}
+    if scope == "global":
+        shop.sql("ALTER TABLE {table} ADD PARTITION FIELD region")
+        how |= {"scope": "global", "delete_spec_json": shop.spec_json(0)}
+    elif scope == "before":
+        how |= {"scope": "before"}
+    feed = Feed(seed=len(scope))
+    files = []
+    for _ in range(4):
+        files += shop.land(shop.target(**how), *feed.changes(30))
+        assert sorted(shop.by_duckdb("SELECT id, region, text FROM {table}")) == feed.content
+    assert sorted(shop.sql("SELECT id, region, text FROM {table}")) == feed.content
+    assert [file for file in files if file.content == "equality-deletes"]
+    operations = shop.sql("SELECT DISTINCT operation FROM {table}.snapshots WHERE operation != 'append'")
+    assert operations == [("overwrite",)]
+
+
+KEYED = "id BIGINT, price DECIMAL(10,2), day DATE, at TIMESTAMP, name STRING, `the blob` BINARY, text STRING"
+
+
+def test_iceberg_reads_deletes_of_every_format_and_type(spark: SparkSession, tmp_path: Path) -> None:
+    """CHG-10, FILE-01, FILE-03: keys of six columns; a null in one of them is a value like any other."""
+    shop = Shop(spark, tmp_path, KEYED)
+
+    def changes(op: str, *ids: int) -> pa.RecordBatch:
+        at = [dt.datetime(1969, 12, 31, 23, 59, 50 + id, tzinfo=dt.UTC) for id in ids]
+        return pa.record_batch(
+            {
+                "id": ids,
+                "price": pa.array([Decimal(f"-{id}.50") for id in ids], pa.decimal128(10, 2)),
+                "day": pa.array([dt.date(2026, 3, id + 1) for id in ids]),
+                "at": pa.array(at, pa.timestamp("us", "UTC")),
+                "name": pa.array([None if id == 3 else f"ä{id}" for id in ids], pa.string()),
+                "the blob": pa.array([bytes([id, 255]) for id in ids]),
+                "text": [f"{op}{shop.epoch}"] * len(ids),
+                "_op": [op] * len(ids),
+                "_order": list(ids),
+            }
+        )
+
+    keys = ("name", "id", "price", "day", "at", "the blob")
+    shop.land(shop.target(keys=keys), changes("I", *range(9)))
+    for first, file_format in enumerate(["parquet", "orc", "avro"]):
+        shop.sql(f"ALTER TABLE {{table}} SET TBLPROPERTIES ('write.delete.format.default' = '{file_format}')")
+        target = with_delete_settings(shop.target(keys=keys))
+        files = shop.land(target, changes("U", first * 3), changes("D", first * 3 + 1))
+        assert {(file.content, file.format) for file in files} == {
+            ("data", "parquet"),
+            ("equality-deletes", file_format),
+        }
+    expected = [(0, "U1"), (2, "I0"), (3, "U2"), (5, "I0"), (6, "U3"), (8, "I0")]
+    assert sorted(shop.sql("SELECT id, text FROM {table}")) == expected
+    footprint = shop.sql("SELECT equality_ids, sum(record_count) FROM {table}.delete_files GROUP BY equality_ids")
+    assert [(list(ids), count) for ids, count in footprint] == [([1, 2, 3, 4, 5, 6], 6 + 9)]
