@@ -9,8 +9,13 @@ import pytest
 from frazil.errors import ConfigError
 from frazil.pipeline.schema import parse_schema
 from frazil.pipeline.spec import TableSection
-from frazil.table.files import MIB, WriteTarget
-from frazil.table.iceberg.settings import data_location, new_table_properties, with_settings
+from frazil.table.files import MIB, DeleteSettings, WriteTarget
+from frazil.table.iceberg.settings import (
+    data_location,
+    new_table_properties,
+    with_delete_settings,
+    with_settings,
+)
 
 SCHEMA = parse_schema("order_id BIGINT, customer STRING, paid BOOLEAN, a INT, b INT").model_dump_json()
 
@@ -53,6 +58,43 @@ def test_the_defaults_are_safe_ones() -> None:
 )
 def test_a_tables_own_properties_are_honoured(properties: dict[str, str], field: str, value: object) -> None:
     assert getattr(settled(wish(), **properties), field) == value
+
+
+def of_deletes(section: TableSection, **properties: str) -> DeleteSettings:
+    deletes = with_delete_settings(settled(section, **properties)).deletes
+    assert deletes is not None
+    return deletes
+
+
+def test_delete_files_look_like_data_files_unless_the_table_says_otherwise() -> None:
+    """FILE-01, FILE-03, FILE-04."""
+    same = of_deletes(wish(file_format="orc", compression="gzip"))
+    assert (same.file_format, same.compression, same.target_file_size_bytes) == ("orc", "gzip", 64 * MIB)
+    assert of_deletes(wish(target_file_size=MIB)).target_file_size_bytes == MIB
+    own = of_deletes(
+        wish(compression="gzip", target_file_size=MIB),
+        write__delete__parquet__compression_codec="snappy",
+        write__delete__target_file_size_bytes="4096",
+        write__delete__parquet__page_size_bytes="8192",
+        write__delete__parquet__page_row_limit="7",
+        write__parquet__page_row_limit="9",
+    )
+    assert (own.compression, own.target_file_size_bytes, own.page_size_bytes) == ("snappy", 4096, 8192)
+    assert own.properties["write.parquet.page-row-limit"] == "7"
+    other = of_deletes(wish(compression="lz4"), write__delete__format__default="AVRO")
+    assert (other.file_format, other.compression) == ("avro", "zstd"), "avro files know no lz4"
+
+
+def test_a_property_of_delete_files_that_makes_no_sense_is_named() -> None:
+    for key, value in [
+        ("write__delete__format__default", "csv"),
+        ("write__delete__parquet__compression_codec", "rar"),
+        ("write__delete__target_file_size_bytes", "-1"),
+        ("write__delete__parquet__page_row_limit", "many"),
+    ]:
+        with pytest.raises(ConfigError, match=key.replace("__", ".").replace("_", "-")):
+            of_deletes(wish(), **{key: value})
+        assert settled(wish(), **{key: value}), "where nothing is deleted it does not matter"
 
 
 def test_the_pipeline_file_goes_before_the_tables_properties() -> None:
