@@ -61,14 +61,14 @@ def test_loss_that_the_user_allowed_is_written_down() -> None:
     assert CommitRecord.parse(1, 2, summary.properties()).skipped == skipped
 
 
-@given(SPANS, SPANS, COUNTS, st.integers(0, 10**6), st.integers(0, 10**9))
+@given(SPANS, SPANS, COUNTS, st.integers(0, 10**6), st.integers(0, 10**9), st.integers(0, 9))
 def test_what_a_summary_says_can_be_read_back(
-    span: Span, skipped: Span, counts: Counts, files: int, duration_ms: int
+    span: Span, skipped: Span, counts: Counts, files: int, duration_ms: int, deletes: int
 ) -> None:
     """COMMIT-14."""
-    written = EpochSummary("w", "row-delta", REGISTER, span, skipped, counts, files, files // 2, duration_ms)
+    written = EpochSummary("w", "row-delta", REGISTER, span, skipped, counts, files, deletes, duration_ms)
     record = CommitRecord.parse(7, 8, written.properties())
-    facts = (span, skipped, counts, files, duration_ms, files // 2)
+    facts = (span, skipped, counts, files, duration_ms, deletes)
     assert record == CommitRecord(7, 8, "row-delta", 3, 41, "batch", *facts)
 
 

@@ -55,10 +55,10 @@ class EpochSummary:
     skipped: Span = EMPTY_SPAN
     counts: Counts = NO_COUNTS
     data_files: int = 0
-    delete_files: int = 0
     duration_ms: int = 0
     interval_ms: int = 0
     process: str = ""
+    delete_files: int = 0
 
     def properties(self) -> dict[str, str]:
         facts = {
@@ -107,7 +107,6 @@ class CommitRecord:
     skipped: Span
     counts: Counts
     data_files: int
-    delete_files: int
     duration_ms: int
     delete_files: int = 0
 
