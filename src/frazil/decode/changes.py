@@ -7,6 +7,7 @@ letter, or it is ignored because it says nothing of a row. What stops the pipeli
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +38,7 @@ from frazil.decode.envelopes import (
 )
 from frazil.decode.json import undecodable
 from frazil.decode.keys import MessageKeys
-from frazil.decode.unavailable import holds_unavailable, may_hold_unavailable
+from frazil.decode.unavailable import unavailable
 from frazil.errors import UndecodableRecord
 from frazil.records import Records
 
@@ -86,7 +87,7 @@ class ChangeDecoder:
         """The changes of these records in their order, and those that could not be decoded."""
         fates = _Fates(records)
         sheet = _Sheet(self._layout)
-        absent = [i for i, value in enumerate(records.values) if value is None]
+        absent = [i for i, value in enumerate(records.values) if value is None] if None in records.values else []
         images = self._read(records, absent, fates)
         self._settle_ops(images, fates)
         self._require_rows(images, fates)
@@ -100,7 +101,7 @@ class ChangeDecoder:
     def _read(self, records: Records, absent: list[int], fates: _Fates) -> Images:
         """What the values say, by positions of the records."""
         if not absent:
-            images = self._reader.read([value for value in records.values if value is not None])
+            images = self._reader.read(cast(list[bytes], records.values))
             fates.errors |= images.errors
             return images
         present = np.delete(np.arange(len(records)), absent)
@@ -168,16 +169,15 @@ class ChangeDecoder:
 
     def _refuse_unavailable(self, images: Images, fates: _Fates) -> None:
         """Never a row with a mark in the place of a value."""
-        for place in may_hold_unavailable(fates.records.values, images.positions):
-            rows = (
-                [*images.after, *images.before]
-                if images.codes[place] in (Code.INSERT, Code.UPDATE)
-                else images.before
-            )
-            if images.codes[place] in (Code.INSERT, Code.UPDATE, Code.DELETE) and holds_unavailable(
-                [each[place].as_py() for each in rows]
-            ):
-                fates.kill(images, place, _UNAVAILABLE)
+        upserts = (images.codes == Code.INSERT) | (images.codes == Code.UPDATE)
+        for columns, schema, rows, path in (
+            (images.after, self._layout.columns, upserts, "after"),
+            (images.before, self._layout.old, upserts | (images.codes == Code.DELETE), "before"),
+        ):
+            for column, name in zip(columns, schema.names, strict=True):
+                marked = unavailable(column)
+                for place in np.flatnonzero(marked & rows) if marked is not None else ():
+                    fates.kill(images, int(place), f"{path}.{name}: {_UNAVAILABLE}")
 
     def _verify_message_keys(self, images: Images, moved: Marks, fates: _Fates) -> None:
         """All changes of a row lie in one partition only if the message key is the row's."""
@@ -293,8 +293,8 @@ _UNKNOWN_REMEDY = (
 )
 _TRUNCATE_REMEDY = 'set cdc.truncate = "apply" to empty the table too, or "ignore" to keep its rows'
 _UNAVAILABLE = (
-    "a value was left out by the source because it is unchanged and large "
-    "(__debezium_unavailable_value): set REPLICA IDENTITY FULL on its table"
+    "the source left the value out because it is large and unchanged (__debezium_unavailable_value): "
+    "set REPLICA IDENTITY FULL on its table"
 )
 
 

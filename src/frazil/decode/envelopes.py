@@ -6,12 +6,13 @@
     debezium       after                before                     op
     cockroachdb    after                before                     a row, or none where after is null
 
-An envelope may stand by itself or within Kafka Connect's `payload`, and one topic may hold both. A run of values is
-read as what the last one was; those that turn out to be the other are read again.
+An envelope may stand by itself or within Kafka Connect's `payload`, and one topic may hold both. Values are read as
+the first; those that turn out to be the other are read again. Most of those are cut out beforehand: see payload.py.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -26,6 +27,7 @@ import pyarrow.compute as pc
 from frazil.changes import DELETE, INSERT, TRUNCATE, UPDATE, ChangePlan
 from frazil.decode.extra import CatchAll, require_shallow
 from frazil.decode.parser import JsonParser
+from frazil.decode.payload import PAYLOAD, Unwrapping
 from frazil.decode.wire import Spelling
 
 Places = npt.NDArray[np.int64]
@@ -56,13 +58,14 @@ DEBEZIUM_OPS: dict[str, int] = {
     "m": Code.IGNORED,
 }
 COLUMN_OPS: dict[str, int] = {
-    **dict.fromkeys(("I", "+I", "c", "r", "1"), Code.INSERT),
+    **dict.fromkeys(("I", "+I", "c", "r", "1", "+1"), Code.INSERT),
     **dict.fromkeys(("U", "+U", "u"), Code.UPDATE),
     **dict.fromkeys(("D", "-D", "d", "-U", "-1"), Code.DELETE),
 }
 OP_FIELDS = ("_op", "__op")
 
-_PAYLOAD = "payload"
+# Whoever reads a dead letter need not know which of the two forms it has.
+_PAYLOAD_PATH = re.compile(r"\bpayload\.(?=after|before|op)")
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,7 @@ class _WithOp:
         rest = _rest(layout, OP_FIELDS if named is None else [named])
         self._name = named
         self._count = len(layout.parsed)
+        self._op_count = len(OP_FIELDS) if named is None else 1
 
         def parser(*ops: pa.Field) -> JsonParser:
             return JsonParser(pa.schema([*layout.parsed, *ops]), layout.spelling(""), rest)
@@ -197,75 +201,86 @@ class _WithOp:
             self._parsers = [parser(pa.field(named, kind)) for kind in (pa.string(), pa.int64())]
 
     def read(self, values: list[bytes]) -> Images:
-        outcome = self._favoured(values).outcome(values)
-        columns = list(outcome.landed.columns)
-        ops = [each.cast(pa.string()) for each in columns[self._count : len(columns) - self._has_rest]]
-        del columns[self._count : len(columns) - self._has_rest]
-        op = ops[0] if len(ops) == 1 else pc.coalesce(*ops)
-        after = _in_place(columns, self._layout)
+        rows, positions, errors = self._parsed(values)
+        end = self._count + self._op_count
+        columns = rows.columns
+        op = pc.coalesce(*columns[self._count : end])
+        after = _in_place([*columns[: self._count], *columns[end:]], self._layout)
         codes = codes_of(op, COLUMN_OPS)
         return Images(
-            positions=_landed(len(values), outcome.errors),
+            positions=positions,
             codes=codes,
             after=after,
             has_after=np.ones(len(codes), bool),
             before=[after[self._layout.columns.get_field_index(name)] for name in self._layout.old.names],
             has_before=codes == Code.DELETE,
             ops=op,
-            errors=outcome.errors,
+            errors=errors,
         )
+
+    def _parsed(self, values: list[bytes]) -> tuple[pa.RecordBatch, Places, dict[int, str]]:
+        """Tries the parser that fits the first value, then for each value that it refuses the one that fits it."""
+        first = self._fitting(values[0]) if values else 0
+        outcome = self._parsers[first].outcome(values)
+        parts = _Parts()
+        parts.add(self._with_texts(outcome.landed), _landed(len(values), outcome.errors))
+        parts.errors = outcome.errors
+        again = [i for i in sorted(outcome.errors) if self._fitting(values[i]) != first]
+        if again:
+            other = self._parsers[1 - first].outcome([values[i] for i in again])
+            landed = np.array(again)[_landed(len(again), other.errors)]
+            parts.add(self._with_texts(other.landed), landed)
+            parts.errors = {i: words for i, words in outcome.errors.items() if i not in again}
+            parts.errors |= {again[i]: words for i, words in other.errors.items()}
+        return *parts.joined(), parts.errors
+
+    def _with_texts(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with operations as texts, weights too."""
+        columns = [
+            each.cast(pa.string()) if self._count <= i < self._count + self._op_count else each
+            for i, each in enumerate(rows.columns)
+        ]
+        return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
 
     def key(self, value: bytes, message_key: bytes | None) -> bytes | None:
         raise AssertionError("a delete without a key in its row is a dead letter by now")
 
-    @property
-    def _has_rest(self) -> int:
-        return int(self._layout.catch_all is not None)
-
-    def _favoured(self, values: list[bytes]) -> JsonParser:
-        """A field that the user named may hold codes or weights: most likely the same all along."""
-        if self._name is None or not values:
-            return self._parsers[0]
+    def _fitting(self, value: bytes) -> int:
+        """Which parser: a field that the user named may hold codes or weights."""
+        if len(self._parsers) == 1:
+            return 0
         try:
-            require_shallow(values[0])
-            op = msgspec.json.decode(values[0], type=dict[str, msgspec.Raw]).get(self._name, b'"')
+            require_shallow(value)
+            op = _FIELDS.decode(value).get(self._name or "", _TEXT)
         except ValueError:
-            return self._parsers[0]
-        return self._parsers[0 if bytes(op)[:1] == b'"' else 1]
+            return 0
+        return int(bytes(op)[:1] in _DIGITS)
 
 
 class _Wrapped:
     """The row and the row before are fields of the value, or of its `payload`."""
 
     prefix = "after."
-    sign = ""
-    """the text field that is read beside them"""
+    texts: Sequence[str] = ()
+    """fields that are read beside them; of all but the first only that they are texts"""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._forms = [_Form(layout, self.sign, path) for path in ((), (_PAYLOAD,))]
-
-    def parsed(self, values: list[bytes]) -> tuple[pa.RecordBatch, Places, dict[int, str]]:
-        """After, before, the sign and the catch-all's column, and where each row was."""
-        first, second = self._forms
-        rows, positions, errors = first.parsed(values)
-        others = first.belong_elsewhere(rows)
-        if not others.any():
-            return first.envelopes(rows), positions, errors
-        if others.all():
-            self._forms.reverse()
-        again = positions[others]
-        more, found, more_errors = second.parsed([values[i] for i in again])
-        positions = np.concatenate([positions[~others], again[found]])
-        both = [first.envelopes(rows.filter(pa.array(~others))), second.envelopes(more)]
-        order = np.argsort(positions)
-        errors |= {int(again[i]): words for i, words in more_errors.items()}
-        return pa.concat_batches(both).take(pa.array(order)), positions[order], errors
+        self._bare = _Form(layout, self.texts, ())
+        self._wrapped = _Form(layout, self.texts, (PAYLOAD,))
+        self._unwrapping = Unwrapping()
 
     def images(self, values: list[bytes]) -> tuple[Images, pa.Array]:
-        """All but the codes, and the sign."""
-        rows, positions, errors = self.parsed(values)
-        after, before, sign, *rest = rows.columns
+        """All but the codes, and the first of the texts."""
+        parts = _Parts()
+        left = self._read_bare(values, np.arange(len(values)), parts)
+        if len(left) and self._unwrapping.learn(values[left[0]]):
+            left = self._read_bare(values, left, parts)
+        if len(left):
+            self._read_wrapped(values, left, parts)
+        rows, positions = parts.joined()
+        after, before, sign, *others = rows.columns
+        rest = others[len(self.texts) - 1 :]
         images = Images(
             positions=positions,
             codes=np.full(len(positions), Code.UNKNOWN, np.int8),
@@ -273,47 +288,85 @@ class _Wrapped:
             has_after=marks(after.is_valid()),
             before=before.flatten(),
             has_before=marks(before.is_valid()),
-            errors=errors,
+            errors=parts.errors,
         )
         return images, sign
+
+    def _read_bare(self, values: list[bytes], at: Places, parts: _Parts) -> Places:
+        """Reads what is an envelope, or was cut out as one; the places of the others."""
+        given = values if len(at) == len(values) else [values[i] for i in at]
+        texts = self._unwrapping.payloads(given)
+        rows, errors = self._bare.parsed(texts)
+        landed = at[_landed(len(at), errors)]
+        are_others = marks(rows.columns[self._bare.count].is_valid())
+        again = [i for i in errors if texts[i] is not given[i]]
+        parts.errors |= {int(at[i]): words for i, words in errors.items() if texts[i] is given[i]}
+        if not are_others.any():
+            parts.add(self._bare.envelopes(rows), landed)
+            return at[again]
+        parts.add(self._bare.envelopes(rows.filter(pa.array(~are_others))), landed[~are_others])
+        return np.sort(np.concatenate([landed[are_others], at[again]]))
+
+    def _read_wrapped(self, values: list[bytes], at: Places, parts: _Parts) -> None:
+        rows, errors = self._wrapped.parsed([values[i] for i in at])
+        parts.add(self._wrapped.envelopes(rows), at[_landed(len(at), errors)])
+        parts.errors |= {int(at[i]): _PAYLOAD_PATH.sub("", words) for i, words in errors.items()}
 
 
 class _Form:
     """An envelope that stands by itself, or within the field that a path leads to."""
 
-    def __init__(self, layout: Layout, sign: str, path: Sequence[str]) -> None:
+    def __init__(self, layout: Layout, texts: Sequence[str], path: Sequence[str]) -> None:
         self._is_wrapped = bool(path)
         prefix = "".join(f"{name}." for name in path)
         envelope = [
             pa.field("after", pa.struct(list(layout.parsed))),
             pa.field("before", pa.struct(list(layout.old))),
-            pa.field(sign, pa.string()),
+            *[pa.field(name, pa.string()) for name in texts],
         ]
+        self.count = len(envelope)
         # Of the other form only that it is there.
-        other = pa.field(_PAYLOAD, pa.struct(envelope[-1:]))
-        fields = [pa.field(_PAYLOAD, pa.struct(envelope))] if path else [*envelope, other]
+        other = pa.field(PAYLOAD, pa.struct(envelope[-1:]))
+        fields = [pa.field(PAYLOAD, pa.struct(envelope))] if path else [*envelope, other]
         spelling = layout.spelling(f"{prefix}after.", f"{prefix}before.")
         self._parser = JsonParser(pa.schema(fields), spelling, _rest(layout, path=[*path, "after"]))
 
-    def parsed(self, values: list[bytes]) -> tuple[pa.RecordBatch, Places, dict[int, str]]:
-        outcome = self._parser.outcome(values)
-        return outcome.landed, _landed(len(values), outcome.errors), outcome.errors
-
-    def belong_elsewhere(self, rows: pa.RecordBatch) -> Marks:
-        payload = rows.column(0) if self._is_wrapped else rows.column(3)
-        return marks(payload.is_null() if self._is_wrapped else payload.is_valid())
+    def parsed(self, values: Sequence[bytes]) -> tuple[pa.RecordBatch, dict[int, str]]:
+        outcome = self._parser.outcome(list(values))
+        return outcome.landed, outcome.errors
 
     def envelopes(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """After, before, the sign and the catch-all's column."""
-        columns = list(rows.columns)
-        columns = [*columns[0].flatten(), *columns[1:]] if self._is_wrapped else [*columns[:3], *columns[4:]]
+        """The envelope's fields and the catch-all's column."""
+        own, *rest = rows.columns if self._is_wrapped else [None, *rows.columns[self.count + 1 :]]
+        columns = [*(rows.columns[: self.count] if own is None else own.flatten()), *rest]
         return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
+
+
+class _Parts:
+    """Rows that were read in several goes, and where each of them was."""
+
+    def __init__(self) -> None:
+        self.errors: dict[int, str] = {}
+        self._rows: list[pa.RecordBatch] = []
+        self._positions: list[Places] = []
+
+    def add(self, rows: pa.RecordBatch, positions: Places) -> None:
+        self._rows.append(rows)
+        self._positions.append(positions)
+
+    def joined(self) -> tuple[pa.RecordBatch, Places]:
+        """All rows in the order of the values."""
+        if len(self._rows) == 1:
+            return self._rows[0], self._positions[0]
+        positions = np.concatenate(self._positions)
+        order = np.argsort(positions)
+        return pa.concat_batches(self._rows).take(pa.array(order)), positions[order]
 
 
 class _Debezium(_Wrapped):
     """`op` says what happened; a tombstone behind a delete says it once more, to Kafka."""
 
-    sign = "op"
+    texts = ("op",)
     null_is: int | None = Code.IGNORED
     known_ops: Sequence[str] = tuple(DEBEZIUM_OPS)
     deletes_are_rows = False
@@ -333,7 +386,8 @@ class _Debezium(_Wrapped):
 class _CockroachDb(_Wrapped):
     """A row, or none any more; or a promise that nothing older will come."""
 
-    sign = "resolved"
+    # The last two look like numbers with many digits, which the parser would have to be kept away from.
+    texts = ("resolved", "updated", "mvcc_timestamp")
     null_is: int | None = None
     known_ops: Sequence[str] = ()
     deletes_are_rows = False
@@ -349,13 +403,15 @@ class _CockroachDb(_Wrapped):
     def key(self, value: bytes, message_key: bytes | None) -> bytes | None:
         require_shallow(value)
         fields = _FIELDS.decode(value)
-        fields = _FIELDS.decode(fields[_PAYLOAD]) if _PAYLOAD in fields else fields
+        fields = _FIELDS.decode(fields[PAYLOAD]) if PAYLOAD in fields else fields
         if "after" not in fields:
             raise ValueError("neither after nor resolved: not a changefeed message")
         return bytes(fields["key"]) if "key" in fields else message_key
 
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT = b'"'
+_DIGITS = b"-0123456789"
 
 
 def codes_of(ops: pa.Array, known: Mapping[str, int]) -> Codes:

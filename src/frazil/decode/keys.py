@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from frazil.changes import KeyFormat
 from frazil.decode.extra import require_shallow
 from frazil.decode.parser import JsonParser, Outcome
+from frazil.decode.payload import PAYLOAD, Unwrapping
 from frazil.decode.wire import Spelling
 
 _NOTHING = b"{}"
-_PAYLOAD = "payload"
 
 
 class MessageKeys:
@@ -35,8 +35,9 @@ class MessageKeys:
         self._names = columns.names
         self._format = key_format
         self._parser = JsonParser(columns, spelling)
-        both = [*columns] if _PAYLOAD in columns.names else [*columns, pa.field(_PAYLOAD, pa.struct(list(columns)))]
+        both = [*columns] if PAYLOAD in columns.names else [*columns, pa.field(PAYLOAD, pa.struct(list(columns)))]
         self._both = JsonParser(pa.schema(both), spelling)
+        self._unwrapping = Unwrapping()
         self._fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
         self._items = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -69,7 +70,7 @@ class MessageKeys:
             return [pa.nulls(len(keys), each) for each in self._parser.schema.types]
         try:
             plain = [key if key is not None and key[:1] == b"{" else _NOTHING for key in keys]
-            return self._either(self._both.parse(plain))
+            return self._either(plain)
         except pa.ArrowInvalid:
             objects = [self._object_or_nothing(key) for key in keys]
         outcome = self._parser.outcome(objects)
@@ -78,13 +79,15 @@ class MessageKeys:
             outcome = self._parser.outcome(sound)
         return list(outcome.landed.columns)
 
-    def _either(self, parsed: pa.RecordBatch) -> list[pa.Array]:
-        columns = list(parsed.columns)
+    def _either(self, keys: list[bytes]) -> list[pa.Array]:
+        """What objects hold, or the payloads in them."""
+        columns = list(self._both.parse(list(self._unwrapping.payloads(keys))).columns)
         if len(columns) == len(self._names):
             return columns
         within = columns.pop()
         if within.null_count == len(within):
             return columns
+        self._unwrapping.learn(keys[within.is_valid().index(True).as_py()])
         return [coalesce(*pair) for pair in zip(columns, within.flatten(), strict=True)]
 
     def _object_or_nothing(self, key: bytes | None) -> bytes:
@@ -103,9 +106,9 @@ class MessageKeys:
         return self._json_object(self._payload(key))
 
     def _payload(self, key: bytes) -> bytes:
-        if key.lstrip()[:1] != b"{" or _PAYLOAD in self._names:
+        if key.lstrip()[:1] != b"{" or PAYLOAD in self._names:
             return key
-        return bytes(self._fields.decode(key).get(_PAYLOAD, key))
+        return bytes(self._fields.decode(key).get(PAYLOAD, key))
 
     def _json_object(self, key: bytes) -> bytes:
         first = key.lstrip()[:1]

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Sequence
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from frazil.decode.envelopes import Places
+from frazil.decode.envelopes import Marks, marks
+from frazil.decode.numbers import plain_arrays
 
 _TEXT = "__debezium_unavailable_value"
-_BYTES = _TEXT.encode()
-# As JSON has it in columns of bytes.
-_SPELLINGS = (_BYTES, base64.b64encode(_BYTES), _BYTES.hex().encode())
+_WITHIN_JSON = f'"{_TEXT}"'
 
 
-def may_hold_unavailable(values: Sequence[bytes | None], positions: Places) -> list[int]:
-    """The places, among these positions, of values that have the mark anywhere."""
-    marked = [
-        i for i, value in enumerate(values) if value is not None and any(mark in value for mark in _SPELLINGS)
-    ]
-    if not marked:
-        return []
-    place_of = {position: place for place, position in enumerate(positions.tolist())}
-    return [place_of[i] for i in marked if i in place_of]
+def unavailable(column: pa.Array) -> Marks | None:
+    """Where a column, or a member of its values, has the mark; None if nowhere."""
+    found = [_marked(each) for each in plain_arrays(column) if _may_be_marked(each.type)]
+    if not any(each.any() for each in found):
+        return None
+    if _may_be_marked(column.type):
+        return found[0]
+    return np.array([_holds(value) for value in column.to_pylist()], bool)
 
 
-def holds_unavailable(value: object) -> bool:
-    """Whether a row's value is the mark, or has it as a member."""
+def _may_be_marked(kind: pa.DataType) -> bool:
+    return bool(pt.is_large_string(kind) or pt.is_large_binary(kind))
+
+
+def _marked(values: pa.Array) -> Marks:
+    """A text may also be JSON that has the mark within: a catch-all's, for one."""
+    mark = pa.scalar(_TEXT if pt.is_large_string(values.type) else _TEXT.encode(), values.type)
+    found = pc.equal(values, mark)
+    if pt.is_large_string(values.type):
+        found = pc.or_(found, pc.match_substring(values, _WITHIN_JSON))
+    return marks(pc.fill_null(found, False))
+
+
+def _holds(value: object) -> bool:
     match value:
         case str():
-            return value == _TEXT or f'"{_TEXT}"' in value
+            return value == _TEXT or _WITHIN_JSON in value
         case bytes():
-            return value == _BYTES
+            return value == _TEXT.encode()
         case dict():
-            return any(map(holds_unavailable, value.values()))
+            return any(map(_holds, value.values()))
         case list() | tuple():
-            return any(map(holds_unavailable, value))
+            return any(map(_holds, value))
         case _:
             return False
