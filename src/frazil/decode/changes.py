@@ -230,31 +230,36 @@ class ChangeDecoder:
         self, images: Images, places: Places, absent: list[int], fates: _Fates, sheet: _Sheet
     ) -> None:
         """Deletes whose key stands beside the value, and nowhere in it."""
-        records, reader = fates.records, self._reader
-        positions: list[int] = []
-        texts: list[bytes | None] = []
-        if absent and reader.null_is is None:
-            fates.errors |= dict.fromkeys(absent, "null value")
-        elif absent and reader.null_is == Code.IGNORED:
-            fates.ignored += len(absent)
-        elif absent:
-            positions += absent
-            texts += [fates.message_key(i) for i in absent]
-        for position in images.positions[places].tolist():
-            value = records.values[position]
+        positions, befores, texts = self._absent(absent, fates)
+        for place in places.tolist():
+            position = int(images.positions[place])
+            value = fates.records.values[position]
             assert value is not None
             try:
-                texts.append(reader.key(value, fates.message_key(position)))
-                positions.append(position)
+                texts.append(self._reader.key(value, fates.message_key(position)))
             except ValueError as error:
-                fates.errors[position] = str(error)
+                fates.kill(images, place, str(error))
+                continue
+            positions.append(position)
+            befores.append(place)
         if not positions:
             return
         outcome = self._message_keys.read(texts)
         fates.errors |= {positions[i]: words for i, words in outcome.errors.items()}
-        landed = [position for i, position in enumerate(positions) if i not in outcome.errors]
-        rows = sheet.key_rows(list(outcome.landed.columns))
-        sheet.put(np.array(landed, np.int64), rows + np.arange(len(landed)), Code.DELETE, False)
+        landed = [i for i in range(len(positions)) if i not in outcome.errors]
+        rows = sheet.key_rows(list(outcome.landed.columns)) + np.arange(len(landed))
+        sheet.put(np.array(positions)[landed], rows, Code.DELETE, False, np.array(befores)[landed])
+
+    def _absent(self, absent: list[int], fates: _Fates) -> tuple[list[int], list[int], list[bytes | None]]:
+        """What records without a value mean: deletes, with positions, no before images, and message keys."""
+        match self._reader.null_is:
+            case None:
+                fates.errors |= dict.fromkeys(absent, "null value")
+            case Code.DELETE:
+                return list(absent), [_NONE] * len(absent), [fates.message_key(i) for i in absent]
+            case _:
+                fates.ignored += len(absent)
+        return [], [], []
 
     def _decoded(self, records: Records, sheet: _Sheet, fates: _Fates) -> Decoded:
         fates.raise_first(self._plan.on_error == "fail")
@@ -275,18 +280,20 @@ class ChangeDecoder:
 
     def _before(self, laid: _Laid) -> pa.Array:
         """Null where no column beyond the key is given: many sources send a key, and nulls for all the rest."""
-        names, kind = self._layout.old.names, self._schema.field(BEFORE).type
-        columns = [laid.before[names.index(name)] for name in self._changes.before]
-        telling = [
-            laid.before[i] for i, name in enumerate(names) if i >= len(self._changes.keys) and name in kind.names
-        ]
+        kind = self._schema.field(BEFORE).type
+        columns = {name: laid.before[self._layout.old.get_field_index(name)] for name in self._changes.before}
+        are_given = {name: marks(column.is_valid()) for name, column in columns.items()}
         given = laid.has_before
-        if telling:
-            given = given & np.logical_or.reduce([marks(each.is_valid()) for each in telling])
-        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(~given))
+        for name in columns.keys() & set(self._changes.keys):
+            given = given & are_given[name]
+        if telling := columns.keys() - set(self._changes.keys):
+            given = given & np.logical_or.reduce([are_given[name] for name in telling])
+        return pa.StructArray.from_arrays(list(columns.values()), fields=list(kind), mask=pa.array(~given))
 
 
 _LETTERS = pa.array(LETTERS)
+# In the place of a before image's number.
+_NONE = -1
 _UNKNOWN_REMEDY = (
     'correct the source or cdc.op_column, or set cdc.unknown_op = "dead-letter" to set such records aside, '
     'or "warn-insert" to take them for upserts'
@@ -387,7 +394,7 @@ class _Sheet:
                 np.broadcast_to(np.asarray(seconds, np.int64), count),
                 rows,
                 np.broadcast_to(np.asarray(codes, np.int8), count),
-                np.full(count, -1) if befores is None else befores,
+                np.full(count, _NONE) if befores is None else befores,
             )
         )
 
@@ -402,7 +409,7 @@ class _Sheet:
         columns = [_joined(parts) for parts in zip(*self._sources, strict=True)]
         before, has_before = self.befores
         at = np.maximum(befores, 0)
-        given = (befores >= 0) & (has_before[at] if len(has_before) else False)
+        given = (befores != _NONE) & (has_before[at] if len(has_before) else False)
         index = pa.array(at, mask=~given)
         return _Laid(_taken(columns, rows), positions, seconds, codes, [each.take(index) for each in before], given)
 

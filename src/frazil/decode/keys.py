@@ -91,10 +91,14 @@ class MessageKeys:
         return [coalesce(*pair) for pair in zip(columns, within.flatten(), strict=True)]
 
     def _object_or_nothing(self, key: bytes | None) -> bytes:
-        try:
-            return self._object(key) if key is not None and key.lstrip()[:1] == b"{" else _NOTHING
-        except ValueError:
+        if key is None or key[:1] != b"{":
             return _NOTHING
+        try:
+            require_shallow(key)
+            payload = self._payload(key)
+        except ValueError:
+            return key
+        return payload if payload[:1] == b"{" else _NOTHING
 
     def _object(self, key: bytes | None) -> bytes:
         """The key as an object with the key columns; ValueError if it is none of the forms."""
