@@ -128,6 +128,12 @@ def test_the_row_before_is_told_only_where_the_source_tells_it() -> None:
     ]
 
 
+def test_a_row_before_without_its_own_key_is_not_told() -> None:
+    """A key that stands in the message key alone: half of a row before would be looked for in a wrong place."""
+    decoded = decode(plan(debezium(before=("id", "name"))), [event("d", {"name": "a"})], [b'{"id":1}'])
+    assert [(row["id"], row[BEFORE]) for row in decoded.rows.to_pylist()] == [(1, None)]
+
+
 def test_a_row_that_is_taken_back_is_the_row_before() -> None:
     """SRC-12"""
     changes = ChangePlan(keys=("id",), envelope="op-column", before=("name",))
@@ -363,6 +369,7 @@ NESTED = "id BIGINT, x DOUBLE, y FLOAT, s STRUCT<a: INT>, l ARRAY<INT>, m MAP<ST
         (ChangePlan(keys=("s.a",)), "s.a is not a column", ""),
         (ChangePlan(keys=("rest",)), "cannot be a key", "another column"),
         (ChangePlan(keys=("id",), before=("nope",)), "nope is not a column", ""),
+        (ChangePlan(keys=("id",), before=("rest",)), "cannot be found by it", "another column"),
         (ChangePlan(keys=("id",), op_column="x"), "no meaning", "op-column"),
         (ChangePlan(keys=("id",), envelope="op-column", op_column="x"), "x says what happens", "never kept"),
     ],

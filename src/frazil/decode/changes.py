@@ -28,16 +28,16 @@ from frazil.decode.columns import (
 from frazil.decode.envelopes import (
     LETTERS,
     Code,
-    Codes,
     Images,
     Layout,
     Marks,
     Places,
-    envelope_reader,
     marks,
 )
 from frazil.decode.json import undecodable
 from frazil.decode.keys import MessageKeys
+from frazil.decode.readers import envelope_reader
+from frazil.decode.sheet import NO_IMAGE, Laid, Sheet, taken
 from frazil.decode.unavailable import unavailable
 from frazil.errors import UndecodableRecord
 from frazil.records import Records
@@ -86,7 +86,7 @@ class ChangeDecoder:
     def decode(self, records: Records) -> Decoded:
         """The changes of these records in their order, and those that could not be decoded."""
         fates = _Fates(records)
-        sheet = _Sheet(self._layout)
+        sheet = Sheet(self._layout)
         absent = [i for i, value in enumerate(records.values) if value is None] if None in records.values else []
         images = self._read(records, absent, fates)
         self._settle_ops(images, fates)
@@ -100,12 +100,9 @@ class ChangeDecoder:
 
     def _read(self, records: Records, absent: list[int], fates: _Fates) -> Images:
         """What the values say, by positions of the records."""
-        if not absent:
-            images = self._reader.read(cast(list[bytes], records.values))
-            fates.errors |= images.errors
-            return images
         present = np.delete(np.arange(len(records)), absent)
-        images = self._reader.read([value for value in records.values if value is not None])
+        values = [value for value in records.values if value is not None] if absent else records.values
+        images = self._reader.read(cast(list[bytes], values))
         images.positions = present[images.positions]
         fates.errors |= {int(present[i]): words for i, words in images.errors.items()}
         return images
@@ -201,11 +198,12 @@ class ChangeDecoder:
             words = ", ".join(
                 f"{name} is {key[place].as_py()} in the message key, {own[place].as_py()} in the row"
                 for name, key, own in pairs
+                if key[place].is_valid
             )
             fates.kill(images, int(place), f"{words}: changes of one row may lie in several partitions")
 
     def _lay_out(
-        self, images: Images, own_key: Marks, moved: Marks, absent: list[int], fates: _Fates, sheet: _Sheet
+        self, images: Images, own_key: Marks, moved: Marks, absent: list[int], fates: _Fates, sheet: Sheet
     ) -> None:
         codes = images.codes
         rows = sheet.rows(images.after)
@@ -227,7 +225,7 @@ class ChangeDecoder:
         sheet.befores = images.before, images.has_before
 
     def _lay_out_by_message_key(
-        self, images: Images, places: Places, absent: list[int], fates: _Fates, sheet: _Sheet
+        self, images: Images, places: Places, absent: list[int], fates: _Fates, sheet: Sheet
     ) -> None:
         """Deletes whose key stands beside the value, and nowhere in it."""
         positions, befores, texts = self._absent(absent, fates)
@@ -256,12 +254,12 @@ class ChangeDecoder:
             case None:
                 fates.errors |= dict.fromkeys(absent, "null value")
             case Code.DELETE:
-                return list(absent), [_NONE] * len(absent), [fates.message_key(i) for i in absent]
+                return list(absent), [NO_IMAGE] * len(absent), [fates.message_key(i) for i in absent]
             case _:
                 fates.ignored += len(absent)
         return [], [], []
 
-    def _decoded(self, records: Records, sheet: _Sheet, fates: _Fates) -> Decoded:
+    def _decoded(self, records: Records, sheet: Sheet, fates: _Fates) -> Decoded:
         fates.raise_first(self._plan.on_error == "fail")
         dead = None
         if fates.errors:
@@ -270,7 +268,7 @@ class ChangeDecoder:
         laid = sheet.laid()
         columns = laid.columns
         if self._plan.metadata:
-            columns += _taken(metadata_columns(records), laid.positions)
+            columns += taken(metadata_columns(records), laid.positions)
         orders = offset_column(records).to_numpy()[laid.positions] * 2 + laid.seconds
         columns += [_LETTERS.take(pa.array(laid.codes)), pa.array(orders, pa.int64())]
         if self._changes.before:
@@ -278,7 +276,7 @@ class ChangeDecoder:
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return Decoded(rows, dead, fates.ignored, fates.unknown_ops)
 
-    def _before(self, laid: _Laid) -> pa.Array:
+    def _before(self, laid: Laid) -> pa.Array:
         """Null where no column beyond the key is given: many sources send a key, and nulls for all the rest."""
         kind = self._schema.field(BEFORE).type
         columns = {name: laid.before[self._layout.old.get_field_index(name)] for name in self._changes.before}
@@ -292,8 +290,6 @@ class ChangeDecoder:
 
 
 _LETTERS = pa.array(LETTERS)
-# In the place of a before image's number.
-_NONE = -1
 _UNKNOWN_REMEDY = (
     'correct the source or cdc.op_column, or set cdc.unknown_op = "dead-letter" to set such records aside, '
     'or "warn-insert" to take them for upserts'
@@ -340,90 +336,6 @@ class _Fates:
             self.stops.setdefault(first, undecodable(self.records, first, self.errors[first]))
         if self.stops:
             raise self.stops[min(self.stops)]
-
-
-@dataclass(slots=True)
-class _Laid:
-    """Changes in their order: columns, and of which record each is."""
-
-    columns: list[pa.Array]
-    positions: Places
-    seconds: Places
-    codes: Codes
-    before: list[pa.Array]
-    has_before: Marks
-
-
-class _Sheet:
-    """Rows from several places, put into the order of their records."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._columns = layout.columns
-        self._keys = layout.changes.keys
-        self._sources: list[list[pa.Array]] = []
-        self._count = 0
-        self._puts: list[tuple[Places, Places, Places, Codes, Places]] = []
-        self.befores: tuple[list[pa.Array], Marks] = ([], np.zeros(0, bool))
-
-    def rows(self, columns: list[pa.Array]) -> int:
-        """Adds rows to choose from; the number of the first one."""
-        first = self._count
-        self._sources.append(columns)
-        self._count += len(columns[0])
-        return first
-
-    def key_rows(self, keys: list[pa.Array]) -> int:
-        """The same, of rows that have but a key."""
-        count = len(keys[0])
-        given = dict(zip(self._keys, keys, strict=False))
-        return self.rows([given.get(each.name, pa.nulls(count, each.type)) for each in self._columns])
-
-    def put(
-        self,
-        positions: Places,
-        rows: Places,
-        codes: Codes | int,
-        seconds: Marks | bool,
-        befores: Places | None = None,
-    ) -> None:
-        """Of these records, these rows; `befores` are the places of their before images."""
-        count = len(positions)
-        self._puts.append(
-            (
-                positions,
-                np.broadcast_to(np.asarray(seconds, np.int64), count),
-                rows,
-                np.broadcast_to(np.asarray(codes, np.int8), count),
-                np.full(count, _NONE) if befores is None else befores,
-            )
-        )
-
-    def laid(self) -> _Laid:
-        positions, seconds, rows, codes, befores = map(np.concatenate, zip(*self._puts, strict=True))
-        orders = positions * 2 + seconds
-        if len(orders) and (np.diff(orders) <= 0).any():
-            order = np.argsort(orders)
-            positions, seconds, rows, codes, befores = (
-                each[order] for each in (positions, seconds, rows, codes, befores)
-            )
-        columns = [_joined(parts) for parts in zip(*self._sources, strict=True)]
-        before, has_before = self.befores
-        at = np.maximum(befores, 0)
-        given = (befores != _NONE) & (has_before[at] if len(has_before) else False)
-        index = pa.array(at, mask=~given)
-        return _Laid(_taken(columns, rows), positions, seconds, codes, [each.take(index) for each in before], given)
-
-
-def _joined(parts: tuple[pa.Array, ...]) -> pa.Array:
-    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-
-
-def _taken(columns: list[pa.Array], rows: Places) -> list[pa.Array]:
-    """The rows of these numbers; most often they are all of them, as they are."""
-    if columns and len(rows) == len(columns[0]) and (rows == np.arange(len(rows))).all():
-        return list(columns)
-    index = pa.array(rows)
-    return [each.take(index) for each in columns]
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Marks:

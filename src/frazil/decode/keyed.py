@@ -19,6 +19,11 @@ def require_possible_changes(schema: Schema, changes: ChangePlan, catch_all: str
     _require_keys(schema, changes.keys, catch_all)
     for name in changes.before:
         _require_column(schema, name, "the partitioning")
+        if name == catch_all:
+            raise ConfigError(
+                f"{name} keeps what is not declared (decode.catch_all), and a row cannot be found by it",
+                "partition by another column",
+            )
     taken = [each.name for each in schema.fields if each.name.lower() in _OF_CHANGES]
     if taken:
         raise ConfigError(
