@@ -55,10 +55,10 @@ class EpochSummary:
     skipped: Span = EMPTY_SPAN
     counts: Counts = NO_COUNTS
     data_files: int = 0
+    delete_files: int = 0
     duration_ms: int = 0
     interval_ms: int = 0
     process: str = ""
-    delete_files: int = 0
 
     def properties(self) -> dict[str, str]:
         facts = {
@@ -139,5 +139,4 @@ class CommitRecord:
             data_files=number("files.data"),
             delete_files=number("files.delete"),
             duration_ms=number("duration-ms"),
-            delete_files=number("files.delete"),
         )
