@@ -1,4 +1,4 @@
-"""One Spark, one broker and one REST catalog for all tests that need a real one, started when the first of them asks."""
+"""One Spark, one broker and one REST catalog for all tests, started when the first asks for it."""
 
 from __future__ import annotations
 

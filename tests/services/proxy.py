@@ -63,7 +63,8 @@ class Exchange:
             self._handler.send_header(name, value)
         self._handler.send_header("Content-Length", str(len(reply.body)))
         self._handler.end_headers()
-        self._handler.wfile.write(reply.body)
+        if reply.body:
+            self._handler.wfile.write(reply.body)
 
     def fail(self, status: int, **headers: str) -> None:
         error = {"message": f"made up: {status}", "type": "MadeUp", "code": status}
@@ -113,16 +114,14 @@ class FaultProxy:
         """Acts when the server has answered so many more looks at a table, before the last of them is passed on."""
         self._after_looks.append((self._looks + count, act))
 
-    def close_for(self, seconds: float) -> None:
-        """Nobody listens for this long: connections are refused."""
-        port = self._server.server_port
+    def close(self) -> None:
+        """Nobody listens any more: connections are refused."""
         self._server.shutdown()
         self._server.server_close()
 
-        def listen_again() -> None:
-            self._server = self._listen(port)
-
-        threading.Timer(seconds, listen_again).start()
+    def open(self) -> None:
+        """Listens again on the same port."""
+        self._server = self._listen(self._server.server_port)
 
     def __enter__(self) -> Self:
         return self
@@ -130,8 +129,7 @@ class FaultProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self.close()
 
     def treat(self, exchange: Exchange) -> None:
         if exchange.is_commit:
@@ -215,7 +213,8 @@ def dropped(exchange: Exchange) -> None:
 def down(exchange: Exchange) -> None:
     """The server dies with the commit in its hands, and for a while connections are refused."""
     exchange.drop()
-    exchange.proxy.close_for(0.5)
+    exchange.proxy.close()
+    threading.Timer(0.5, exchange.proxy.open).start()
 
 
 def failed(status: int, **headers: str) -> Fault:

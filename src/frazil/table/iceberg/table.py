@@ -85,7 +85,9 @@ class IcebergTable:
         register = proposal.register.at(landing.snapshotId(), landing.sequenceNumber())
         properties = transaction.updateProperties()
         properties.set(REGISTER_PROPERTY + proposal.writer, register.encode()).commit()
-        table.operations().commit(transaction.startMetadata(), transaction.currentMetadata())
+        operations = table.operations()
+        operations.commit(transaction.startMetadata(), transaction.currentMetadata())
+        self._require_shown(operations.current(), proposal.writer, register)
         return register
 
     def check_head(self) -> None:
@@ -167,6 +169,13 @@ class IcebergTable:
         """Iceberg's own object, loaded afresh; for those who only look."""
         with self._answering("did not answer"):
             return self._load()
+
+    def _require_shown(self, metadata: Any, writer: str, register: Register) -> None:
+        """A catalog may say yes and not have done it; with a REST catalog this costs no further look."""
+        if metadata.properties().get(REGISTER_PROPERTY + writer) != register.encode():
+            raise CatalogUnavailable(
+                f"{self._name}: the catalog reported epoch {register.epoch} as committed, but does not show it"
+            )
 
     def _load(self) -> Any:
         return self._load_java()
