@@ -105,7 +105,7 @@ class ConfigError(TerminalError):
 
 
 class UnsupportedCatalog(ConfigError):
-    """The catalog type is not one that frazil knows."""
+    """The catalog is not one that frazil knows, or not one that is known to commit atomically."""
 
     kind = "UnsupportedCatalog"
 

@@ -17,13 +17,14 @@ from pyiceberg.catalog import load_catalog
 
 from frazil.commit import Coordinator, EpochOutcome, World
 from frazil.engine.verify import verify_pipeline
-from frazil.errors import CommitOutcomeUnknown, Fenced
+from frazil.errors import CommitOutcomeUnknown, Fenced, UnsupportedCatalog
 from frazil.pipeline.spec import CatalogSection
 from frazil.protocol.positions import Frontier, Position, Range, Span
 from frazil.protocol.register import Epoch
 from frazil.protocol.retry import Backoff
 from frazil.protocol.summary import Counts
 from frazil.protocol.verify import Level
+from frazil.table.iceberg import IcebergCatalog
 from tests.contract.conftest import IcebergStage
 from tests.e2e.conftest import Rig
 from tests.services.proxy import (
@@ -218,6 +219,22 @@ def test_a_catalog_that_stays_silent_leaves_the_files_and_the_next_start_reads_t
     shop.proxy.open()
     shop.coordinator().commit(second)
     shop.require_each_once(first, second)
+
+
+def test_a_server_that_says_it_is_nessie_is_refused_unless_somebody_vouches_for_it(
+    spark: SparkSession, rest_proxy: FaultProxy
+) -> None:
+    """Promise D: acknowledged commits were seen to get lost there."""
+    rest_proxy.overrides["nessie.is-nessie-catalog"] = "true"
+    with pytest.raises(UnsupportedCatalog, match="is Nessie's REST interface"):
+        IcebergCatalog(spark, CatalogSection(type="rest", uri=rest_proxy.uri))
+    IcebergCatalog(spark, CatalogSection(type="rest", uri=rest_proxy.uri, vouched=True))
+
+
+def test_a_rest_server_may_be_named_by_its_class(spark: SparkSession, rest_proxy: FaultProxy) -> None:
+    prop = {"catalog-impl": "org.apache.iceberg.rest.RESTCatalog"}
+    catalog = IcebergCatalog(spark, CatalogSection(type="rest", uri=rest_proxy.uri, prop=prop))
+    assert catalog.find("nowhere.at_all") is None
 
 
 @pytest.fixture

@@ -46,6 +46,10 @@ class Exchange:
         return self._method == "POST" and bool(_TABLE.search(path) or _TRANSACTION.search(path))
 
     @property
+    def is_greeting(self) -> bool:
+        return urlsplit(self._path).path.endswith("/v1/config")
+
+    @property
     def is_look(self) -> bool:
         return self._method == "GET" and bool(_TABLE.search(urlsplit(self._path).path))
 
@@ -94,6 +98,8 @@ class FaultProxy:
 
     def __init__(self, uri: str) -> None:
         self.upstream = urlsplit(uri).netloc
+        self.overrides: dict[str, str] = {}
+        """what clients are told of the server's settings, besides what it says itself"""
         self.armed: list[Fault] = []
         self.met: list[Fault] = []
         """the faults that commits have met"""
@@ -139,7 +145,12 @@ class FaultProxy:
             reply = exchange.forward()
             if exchange.is_look:
                 self._looked()
-            exchange.answer(reply)
+            exchange.answer(self._overridden(reply) if exchange.is_greeting else reply)
+
+    def _overridden(self, reply: Reply) -> Reply:
+        told = json.loads(reply.body)
+        told["overrides"] |= self.overrides
+        return Reply(reply.status, json.dumps(told).encode(), reply.headers)
 
     def _next_fault(self) -> Fault:
         with self._lock:
