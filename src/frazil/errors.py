@@ -10,6 +10,7 @@ what the engine does: a transient error is retried with backoff, a terminal one 
     │   ├── StorageUnavailable    kind Io: a file could not be written or read
     │   ├── WorkerFailed          kind Io: a Spark task died of something else
     │   ├── SpanUnavailable       kind Io: planned offsets were gone when a worker came to read them
+    │   ├── TableAltered          kind Transaction: schema, partitioning or order changed while files were written
     │   └── CommitOutcomeUnknown  kind Transaction: nobody knows yet whether the commit landed
     └── TerminalError             stops the pipeline
         ├── ConfigError           kind Config
@@ -86,6 +87,12 @@ class SpanUnavailable(TransientError):
     """The offsets of a span were gone when a worker came to read them; planning again decides."""
 
     kind = "Io"
+
+
+class TableAltered(TransientError):
+    """The table's schema, partition spec or sort order changed while files were written for it."""
+
+    kind = "Transaction"
 
 
 class CommitOutcomeUnknown(TransientError):

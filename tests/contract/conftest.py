@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,6 +35,8 @@ class Stage(Protocol):
     def compact_and_expire(self) -> None: ...
     def roll_back(self) -> None: ...
     def recreate(self) -> None: ...
+    def alter(self, what: str) -> None: ...
+    def before_swap(self, deed: Callable[[], None]) -> None: ...
     def lose_next_reply(self) -> None: ...
     def refuse_next(self, times: int) -> None: ...
 
@@ -49,7 +52,10 @@ class MemoryStage:
         self._files += 1
         path = f"{self.location}/file-{self._files}"
         self.table.stored.add(path)
-        return WrittenFile(self.table.name, path, 0, 0, rows, 100)
+        now = self.table.observe("pipe").layout
+        return WrittenFile(
+            self.table.name, path, now.spec_id, now.schema_id, rows, 100, sort_order_id=now.sort_order_id
+        )
 
     def live_paths(self) -> list[str]:
         return self.table.live_paths
@@ -71,6 +77,18 @@ class MemoryStage:
 
     def recreate(self) -> None:
         self.table.recreate()
+
+    def alter(self, what: str) -> None:
+        now = self.table.observe("pipe").layout
+        name = {"schema": "schema_id", "partitioning": "spec_id", "order": "sort_order_id"}[what]
+        self.table.alter(replace(now, **{name: getattr(now, name) + 1}))
+
+    def before_swap(self, deed: Callable[[], None]) -> None:
+        def once() -> None:
+            self.table.before_swap = lambda: None
+            deed()
+
+        self.table.before_swap = once
 
     def lose_next_reply(self) -> None:
         self.table.faults.append(Fault.REPLY_LOST)
@@ -142,6 +160,26 @@ class IcebergStage:
     def recreate(self) -> None:
         self._spark.sql(f"DROP TABLE {self._name}")
         self._catalog.open(self._wish)
+
+    def alter(self, what: str) -> None:
+        change = {
+            "schema": "ADD COLUMN more STRING",
+            "partitioning": "ADD PARTITION FIELD bucket(4, id)",
+            "order": "WRITE LOCALLY ORDERED BY id",
+        }[what]
+        self._spark.sql(f"ALTER TABLE {self._name} {change}")
+
+    def before_swap(self, deed: Callable[[], None]) -> None:
+        """Inside the next commit, as soon as its base was looked at."""
+        observed = self.table._observed
+
+        def once(*arguments: Any) -> Any:
+            seen = observed(*arguments)
+            self.table._observed = observed
+            deed()
+            return seen
+
+        self.table._observed = once
 
     def lose_next_reply(self) -> None:
         self._once(lambda commit, proposal, files: (commit(proposal, files), self._fail()))

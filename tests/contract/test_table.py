@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from frazil.commit import Coordinator, EpochOutcome, World
-from frazil.errors import CommitConflict, Fenced, TableChanged
+from frazil.errors import CommitConflict, Fenced, TableAltered, TableChanged
 from frazil.protocol.positions import Frontier, Position, Range, Span
 from frazil.protocol.register import Epoch
 from frazil.protocol.retry import Backoff
@@ -199,6 +199,37 @@ def test_a_recreated_table_stops_the_running_coordinator(stage: Any) -> None:
     stage.recreate()
     with pytest.raises(TableChanged, match="another table"):
         one.commit(epoch(stage, 2, 10, 20))
+    assert stage.live_paths() == []
+
+
+@pytest.mark.parametrize("what", ["schema", "partitioning", "order"])
+def test_a_table_altered_since_the_files_were_written_takes_them_only_when_written_again(
+    stage: Any, what: str
+) -> None:
+    """COMMIT-05, FAULT-41: schema id, partition spec id and sort order id are part of what a commit requires."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    stage.alter(what)
+    with pytest.raises(TableAltered, match=r"epoch 1 .* the table has schema"):
+        one.commit(outcome)
+    assert stage.live_paths() == []
+
+    one.resync()
+    again = epoch(stage, 1, 0, 10)
+    one.commit(again)
+
+    assert stage.live_paths() == [again.files[stage.table.name][0].path]
+    assert spans(stage) == [(0, 10)]
+
+
+@pytest.mark.parametrize("what", ["schema", "partitioning", "order"])
+def test_a_table_altered_between_the_judgement_and_the_swap_is_judged_again(stage: Any, what: str) -> None:
+    """COMMIT-05, FAULT-41: the swap fails on other metadata than was judged."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    stage.before_swap(lambda: stage.alter(what))
+    with pytest.raises(TableAltered):
+        one.commit(outcome)
     assert stage.live_paths() == []
 
 

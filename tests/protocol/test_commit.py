@@ -7,16 +7,19 @@ from dataclasses import replace
 import pytest
 
 from frazil.errors import Fenced as FencedError
-from frazil.errors import TableChanged
+from frazil.errors import TableChanged, TransientError
 from frazil.protocol.commit import (
     AlreadyCommitted,
+    Altered,
     Fenced,
+    Layout,
     Overtaken,
     Proceed,
     Proposal,
     Standing,
     TableObserved,
     Unexpected,
+    altered,
     fenced,
     judge,
 )
@@ -165,3 +168,33 @@ def test_a_judgement_changes_with_the_table_and_with_nothing_else() -> None:
     """It runs again on every retry of a commit and must then say the same."""
     for found in (None, BEFORE, register(3, "them")):
         assert judge(seen(found), PROPOSAL).__class__ is judge(seen(found), PROPOSAL).__class__
+
+
+class TestAltered:
+    """COMMIT-05, FAULT-41: the epoch is written again for the table as it is."""
+
+    WRITTEN = replace(PROPOSAL, layouts=frozenset({Layout(1, 2, 3)}))
+
+    @pytest.mark.parametrize("layout", [Layout(9, 2, 3), Layout(1, 9, 3), Layout(1, 2, 9)])
+    def test_files_for_another_schema_spec_or_order_are_refused(self, layout: Layout) -> None:
+        assert judge(replace(seen(BEFORE), layout=layout), self.WRITTEN) == Altered(layout)
+
+    def test_files_for_the_table_as_it_is_proceed(self) -> None:
+        assert judge(replace(seen(BEFORE), layout=Layout(1, 2, 3)), self.WRITTEN) == Proceed()
+
+    def test_a_commit_without_files_proceeds_whatever_the_table_is_like(self) -> None:
+        assert judge(replace(seen(BEFORE), layout=Layout(9, 9, 9)), PROPOSAL) == Proceed()
+
+    def test_what_landed_before_the_table_was_altered_has_landed(self) -> None:
+        found = replace(seen(self.WRITTEN.register), layout=Layout(9, 9, 9))
+        assert isinstance(judge(found, self.WRITTEN), AlreadyCommitted)
+
+    def test_a_newer_coordinator_comes_first(self) -> None:
+        found = register(3, "them", 5)
+        assert judge(replace(seen(found), layout=Layout(9, 9, 9)), self.WRITTEN) == Fenced(found)
+
+    def test_the_message_names_both_and_is_worth_another_try(self) -> None:
+        told = altered("shop.orders", self.WRITTEN, Layout(4, 2, 3))
+        assert isinstance(told, TransientError)
+        assert "schema 1, partition spec 2, sort order 3" in told.message
+        assert "schema 4, partition spec 2, sort order 3" in told.message

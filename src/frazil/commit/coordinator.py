@@ -300,7 +300,8 @@ class Coordinator:
             interval_ms=int(self._interval_s * 1000),
             process=self._world.process,
         )
-        proposal = Proposal(self.pipeline, self._uuids[table.name], before, register, summary.properties())
+        layouts = frozenset(file.layout for file in files)
+        proposal = Proposal(self.pipeline, self._uuids[table.name], before, register, summary.properties(), layouts)
         self._registers[table.name] = land(table, proposal, files, self._world, self._backoff)
 
     def _join(self, outcome: EpochOutcome) -> EpochOutcome:

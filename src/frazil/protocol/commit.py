@@ -12,6 +12,9 @@ Failure matrix. Columns: what `judge` finds. Rows: when it is asked.
                                          (yet): same files,
                                          try again
 
+The predecessor under another schema, partition spec or sort order than the files were written for is `Altered`,
+whenever it is found: the epoch is written again for the table as it is now.
+
 "Not landed yet" never licenses a deletion: the attempt may still be under way somewhere. It is harmless all
 the same, because at most one commit can follow a predecessor. An attempt that was given up for lost, and lands
 after its epoch was planned anew, is the one that follows: the new plan is the one to drop.
@@ -24,7 +27,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from frazil.errors import Fenced as FencedError
-from frazil.errors import TableChanged, TerminalError
+from frazil.errors import TableAltered, TableChanged, TerminalError
 from frazil.protocol.register import Register
 
 
@@ -46,6 +49,18 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """What files are written for; anybody may alter it at any moment."""
+
+    schema_id: int = 0
+    spec_id: int = 0
+    sort_order_id: int = 0
+
+    def __str__(self) -> str:
+        return f"schema {self.schema_id}, partition spec {self.spec_id}, sort order {self.sort_order_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class TableObserved:
     """What one load of a table showed."""
 
@@ -57,6 +72,7 @@ class TableObserved:
     sign: Sign | None = None
     has_rows: bool = False
     """whoever wrote them"""
+    layout: Layout = Layout()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +84,8 @@ class Proposal:
     predecessor: Register | None
     register: Register
     summary: Mapping[str, str]
+    layouts: frozenset[Layout] = frozenset()
+    """those its files were written for: one, or none without files"""
 
     def is_overtaken_by(self, found: Register) -> bool:
         """Whether `found` is a commit of the same coordinator, later than the predecessor."""
@@ -102,13 +120,20 @@ class Overtaken:
 
 
 @dataclass(frozen=True, slots=True)
+class Altered:
+    """The files were written for another schema, partition spec or sort order than the table now has."""
+
+    found: Layout
+
+
+@dataclass(frozen=True, slots=True)
 class Unexpected:
     """The table was changed behind the pipeline's back."""
 
     error: TerminalError
 
 
-Verdict = Proceed | AlreadyCommitted | Fenced | Overtaken | Unexpected
+Verdict = Proceed | AlreadyCommitted | Fenced | Overtaken | Altered | Unexpected
 
 
 def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
@@ -118,7 +143,8 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
     2. our own batch id comes first: it is in, whoever landed it;
     3. then a newer coordinator;
     4. then the predecessor, by value, and still part of the table's history;
-    5. then a later commit of our own.
+    5. with it, that the files were written for the table as it is;
+    6. then a later commit of our own.
     """
     if seen.uuid != proposal.table_uuid:
         return Unexpected(recreated(seen, proposal.table_uuid))
@@ -130,7 +156,7 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
     if found is not None and seen.standing is Standing.ROLLED_BACK:
         return Unexpected(rolled_back(seen))
     if found == proposal.predecessor:
-        return Proceed()
+        return Proceed() if proposal.layouts <= {seen.layout} else Altered(seen.layout)
     if found is not None and proposal.is_overtaken_by(found):
         return Overtaken(found)
     return Unexpected(register_changed(seen, proposal.writer, proposal.predecessor))
@@ -140,6 +166,15 @@ def fenced(table: str, found: Register) -> FencedError:
     return FencedError(
         f"{table}: coordinator {found.coordinator} (generation {found.generation}) has taken this pipeline over",
         "this process stops; the other one goes on. Run one coordinator per pipeline",
+    )
+
+
+def altered(table: str, proposal: Proposal, found: Layout) -> TableAltered:
+    written = "; ".join(sorted(map(str, proposal.layouts)))
+    return TableAltered(
+        f"{table} was altered while epoch {proposal.register.epoch} was written: "
+        f"its files have {written}, the table has {found}",
+        "the epoch is written again for the table as it is now; its first files are not committed",
     )
 
 

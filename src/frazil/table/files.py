@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from frazil.errors import InvalidState
+from frazil.protocol.commit import Layout
 
 MIB = 1024 * 1024
 
@@ -76,6 +77,11 @@ class WrittenFile:
     content: str = "data"
     format: str = "parquet"
     checksum: str | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """What the table was like for the worker that wrote it."""
+        return Layout(self.schema_id, self.spec_id, self.sort_order_id or 0)
 
     @property
     def file_hash(self) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from frazil.errors import CatalogUnavailable
-from frazil.protocol.commit import Proceed, Proposal, Standing, TableObserved, judge
+from frazil.protocol.commit import Layout, Proceed, Proposal, Standing, TableObserved, judge
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
 from frazil.table.files import WrittenFile
@@ -54,6 +54,7 @@ class _State:
     sequence_number: int = 0
     registers: Mapping[str, str] = field(default_factory=dict)
     """as text, as a real table keeps them: what does not survive encoding is lost here too"""
+    layout: Layout = Layout()
 
     def lineage(self) -> list[Snapshot]:
         """The head and its ancestors, oldest first."""
@@ -172,6 +173,10 @@ class MemoryTable:
         """Makes a snapshot that is still listed the current one."""
         self._state = replace(self._state, head=snapshot_id)
 
+    def alter(self, layout: Layout) -> None:
+        """Gives the table another schema, partition spec or sort order."""
+        self._state = replace(self._state, layout=layout)
+
     def recreate(self) -> None:
         """Drops the table and creates it again under the same name."""
         self._uuid = str(uuid.uuid4())
@@ -191,6 +196,7 @@ class MemoryTable:
             has_rows=any(snapshot.paths for snapshot in lineage),
             standing=Standing.ANCESTOR if register is None else _standing(state, lineage, register),
             sign=None if carrier is None else read_sign(carrier.timestamp_ms, carrier.summary.get),
+            layout=state.layout,
         )
 
     def _land(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:

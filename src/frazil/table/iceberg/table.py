@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, TableDamaged
 from frazil.pipeline.spec import TableSection
-from frazil.protocol.commit import Proceed, Proposal, Sign, Standing, TableObserved, Verdict, judge
+from frazil.protocol.commit import Layout, Proceed, Proposal, Sign, Standing, TableObserved, Verdict, judge
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
 from frazil.spark import ensure_callbacks, jvm
@@ -192,6 +192,7 @@ class IcebergTable:
             has_rows=head is not None and head.summary().get("total-records") != "0",
             standing=Standing.ANCESTOR if register is None else self._standing(table, head, register),
             sign=None if register is None else _sign(table, register),
+            layout=Layout(table.schema().schemaId(), table.spec().specId(), table.sortOrder().orderId()),
         )
 
     def _standing(self, table: Any, head: Any, register: Register) -> Standing:
