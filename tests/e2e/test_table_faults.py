@@ -265,6 +265,26 @@ def test_a_table_with_data_of_others_is_refused_unless_adopted(make_rig: Callabl
     assert rig.sql("SELECT count(*) FROM {t}")[0][0] == 6
 
 
+def test_a_renamed_pipeline_is_told_whose_table_it_is(make_rig: Callable[..., Any]) -> None:
+    """FAULT-14: under its own name it goes on; nothing is landed again by mistake."""
+    rig = make_rig()
+    rig.produce_orders(0, 10)
+    rig.run()
+    rig.tree["pipeline"]["name"] = "orders-of-today"
+    rig.produce_orders(10, 10)
+
+    with pytest.raises(TableChanged) as refused:
+        rig.run()
+
+    assert "no frontier of this pipeline; it has those of orders" in refused.value.message
+    assert "if this pipeline was renamed, give pipeline.name back: orders" in refused.value.remedy
+    assert "--adopt" in refused.value.remedy
+    assert rig.offsets() == rig.every(10)
+    rig.tree["pipeline"]["name"] = "orders"
+    rig.run()
+    assert rig.offsets() == rig.every(20)
+
+
 def test_a_table_that_cannot_take_the_rows_is_shown_beside_the_declaration(make_rig: Callable[..., Any]) -> None:
     """Nothing is written, not even a start."""
     rig = make_rig(decode={"metadata": False})

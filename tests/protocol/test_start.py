@@ -64,6 +64,16 @@ def test_nothing_anywhere_begins() -> None:
     assert decide_start(table("main"), [table("dead"), table("late")], LATER) == Begin(Generation(1), Epoch(0))
 
 
+def test_data_of_another_pipeline_is_refused_with_its_name() -> None:
+    """FAULT-14: a pipeline that was renamed would land everything again."""
+    theirs = replace(table("main", data=True), other_writers=("orders", "orders-2"))
+    problem = stopped(decide_start(theirs, [], LATER))
+    assert "no frontier of this pipeline; it has those of orders, orders-2" in problem.message
+    assert "give pipeline.name back: orders or orders-2" in problem.remedy
+    assert "--adopt" in problem.remedy
+    assert "it has those" not in stopped(decide_start(table("main", data=True), [], LATER)).message
+
+
 def test_a_table_with_snapshots_but_without_rows_is_as_good_as_new() -> None:
     empty = TableObserved("main", "uuid of main", 77, None, has_rows=False)
     assert decide_start(empty, [], LATER) == Begin(Generation(1), Epoch(0))

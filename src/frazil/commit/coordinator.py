@@ -168,8 +168,11 @@ class Coordinator:
         """Lands the epoch in every table it has rows for; None if it was empty and is carried on.
 
         An epoch without rows makes no snapshot: its span joins the next one's, until the heartbeat is due or
-        the caller forces it.
+        the caller forces it. One that is in the tables already changes nothing: what was written for it is dropped.
         """
+        if outcome.epoch <= self.epoch:
+            self._require_replay(outcome)
+            return None
         merged = self._join(outcome)
         self._absorbed = None
         if merged.is_empty and not force and not self._heartbeat_due():
@@ -262,6 +265,17 @@ class Coordinator:
         )
         action: Action = "append" if files else "heartbeat"
         self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms)
+
+    def _require_replay(self, outcome: EpochOutcome) -> None:
+        """An epoch number names one span for good; with another span it would hide rows or double them."""
+        if not all((self.frontier.offset(p) or 0) >= r.end for p, r in outcome.span.ranges.items()):
+            raise InvalidState(
+                f"epoch {outcome.epoch} is committed, and comes again with another span",
+                "start again: epochs are then counted on from what the tables say",
+                actual=str(outcome.span.encode()),
+                expected=f"an epoch after {self.epoch}",
+            )
+        log.warning("epoch is committed already", epoch=outcome.epoch, last=self.epoch)
 
     def _require_landed(self, table: Table) -> None:
         """Trusts the table, not the reply, where a catalog that acknowledges and forgets would do harm.

@@ -73,6 +73,8 @@ class TableObserved:
     has_rows: bool = False
     """whoever wrote them"""
     layout: Layout = Layout()
+    other_writers: tuple[str, ...] = ()
+    """pipelines that have a register in the table, looked up where this one has none"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,13 +123,21 @@ def _impossible(seen: TableObserved, *, adopt: bool) -> TerminalError | None:
     if register is None:
         if not seen.has_rows or adopt:
             return None
-        return TableChanged(
-            f"{seen.table} already has data, but no frontier of this pipeline",
-            "choose another table, or run with --adopt to append to it from starting_offsets",
-        )
+        return _not_ours(seen)
     if register.table_uuid != seen.uuid:
         return recreated(seen, register.table_uuid)
     return rolled_back(seen) if seen.standing is Standing.ROLLED_BACK else None
+
+
+def _not_ours(seen: TableObserved) -> TableChanged:
+    found, remedy = "", "choose another table, or run with --adopt to append to it from starting_offsets"
+    if seen.other_writers:
+        found = f"; it has those of {', '.join(seen.other_writers)}"
+        remedy = (
+            f"if this pipeline was renamed, give pipeline.name back: {' or '.join(seen.other_writers)}; otherwise "
+            f"{remedy}: what the other one landed is then landed again"
+        )
+    return TableChanged(f"{seen.table} already has data, but no frontier of this pipeline{found}", remedy)
 
 
 def _anchor_recreated(anchor: TableObserved, sides: Sequence[TableObserved]) -> TableChanged:

@@ -197,6 +197,7 @@ class MemoryTable:
             standing=Standing.ANCESTOR if register is None else _standing(state, lineage, register),
             sign=None if carrier is None else read_sign(carrier.timestamp_ms, carrier.summary.get),
             layout=state.layout,
+            other_writers=() if register is not None else tuple(sorted(state.registers)),
         )
 
     def _land(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:

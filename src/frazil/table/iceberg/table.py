@@ -192,6 +192,7 @@ class IcebergTable:
             has_rows=head is not None and head.summary().get("total-records") != "0",
             standing=Standing.ANCESTOR if register is None else self._standing(table, head, register),
             sign=None if register is None else _sign(table, register),
+            other_writers=() if register is not None else _writers(table.properties()),
             layout=Layout(table.schema().schemaId(), table.spec().specId(), table.sortOrder().orderId()),
         )
 
@@ -248,6 +249,11 @@ class Guard:
 
 def _io_properties(table: Any) -> dict[str, str]:
     return {k: v for k, v in dict(table.io().properties()).items() if k.startswith(_STORAGE_PREFIXES)}
+
+
+def _writers(properties: Mapping[str, str]) -> tuple[str, ...]:
+    names = [key.removeprefix(REGISTER_PROPERTY) for key in properties if key.startswith(REGISTER_PROPERTY)]
+    return tuple(sorted(names))
 
 
 def _ancestors(snapshots: Mapping[int, Any], snapshot_id: int | None) -> Iterator[Any]:
