@@ -113,7 +113,7 @@ def test_files_for_a_table_that_was_altered_are_not_sent_again(shop: Any, table:
     written = replace(epoch_1(table), layouts=frozenset(file.layout for file in FILES))
     table.faults.append(Fault.REFUSED)
     table.alter(Layout(schema_id=1))
-    with pytest.raises(TableAltered, match="schema 0, .* the table has schema 1"):
+    with pytest.raises(TableAltered, match=r"schema 0, .* the table has schema 1"):
         land(table, written, FILES, shop.world(), PATIENCE)
     assert (table.live_paths, table.deleted, shop.clock.slept_s) == ([], set(), [])
 

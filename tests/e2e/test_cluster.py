@@ -183,7 +183,8 @@ class Orders:
 
     def require_exact(self, records: int) -> None:
         counted = self._spark.sql(
-            f"SELECT count(*), count(DISTINCT _kafka_partition, _offset), min(_offset), max(_offset) FROM {self._table}"
+            "SELECT count(*), count(DISTINCT _kafka_partition, _offset), min(_offset), max(_offset) "
+            f"FROM {self._table}"
         ).collect()
         assert [tuple(row) for row in counted] == [(records, records, 0, records // 2 - 1)]
 

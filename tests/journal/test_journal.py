@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import resource
 from collections.abc import Iterator
 from dataclasses import replace
@@ -275,6 +277,26 @@ def test_a_full_disk_costs_one_warning_and_the_entries_before_it_stay(
     again = opened(tmp_path, clock)
     again.append(begun(5))
     assert [each.entry for each in read_journal(tmp_path).recorded] == [begun(1), begun(5)]
+
+
+def test_a_disk_that_refuses_to_sync_costs_one_warning_and_nothing_is_taken_for_noted(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULT-43: some file systems find out that they are full only when they sync."""
+    journal = opened(tmp_path, clock)
+    journal.append(begun(1))
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with capture_logs() as told:
+        journal.append(begun(2), durable=True)
+        journal.append(begun(3), durable=True)
+
+    assert [each["reason"] for each in told] == ["No space left on device"]
+    assert not journal.is_kept
+    assert list(journal.state.incomplete) == [f"{1:012x}"]
 
 
 def test_a_journal_that_makes_no_sense_costs_one_warning(tmp_path: Path, clock: Clock) -> None:

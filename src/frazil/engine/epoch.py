@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from frazil.commit import EpochOutcome
 from frazil.engine.assemble import Assembly
 from frazil.engine.carry import unpack
 from frazil.engine.distribute import Distribution
-from frazil.engine.lanes import describe_job
+from frazil.engine.lanes import describe_job, job_group
 from frazil.engine.worker import EpochPlan, TaskReport
 from frazil.errors import FrazilError
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.entries import EpochBegun, TableTouched
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
+from frazil.protocol.recovery import attempt_of
 from frazil.protocol.register import Epoch, Register, batch_id
 from frazil.protocol.summary import Counts
+from frazil.spark import ran_more_than_once
 from frazil.table.files import WriteTarget, WrittenFile
 
 _TASK_RECORDS_MIN = 25_000
@@ -46,6 +48,8 @@ class WrittenEpoch:
     outcome: EpochOutcome
     record_bytes: float
     seconds: float
+    winners: tuple[str, ...] = ()
+    """the task attempts that wrote its files, if Spark made more attempts than there were tasks"""
 
 
 @dataclass
@@ -105,7 +109,15 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         raise unpack(failure) from failure
     landed = [file for report in reports for file in report.files if file.table == target.table]
     targets.distribution.learn(landed, len(plan.shares), plan.shuffle)
-    return _add_up(planned, plan, reports, began_ms, time.monotonic() - began)
+    written = _add_up(planned, plan, reports, began_ms, time.monotonic() - began)
+    if ran_more_than_once(context, job_group(name, planned.number)):
+        return replace(written, winners=_winners(reports))
+    return written
+
+
+def _winners(reports: list[TaskReport]) -> tuple[str, ...]:
+    attempts = {attempt_of(file.path) for report in reports for file in report.files}
+    return tuple(sorted(filter(None, attempts)))
 
 
 def _begun(pipeline: str, planned: PlannedEpoch, target: WriteTarget, dead: WriteTarget | None) -> EpochBegun:

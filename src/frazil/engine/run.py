@@ -242,7 +242,7 @@ class Engine:
             self._logbook.carried(planned)
             self._tell(EpochCarried(planned.number))
             return
-        self._logbook.landed(planned, landed)
+        self._logbook.landed(planned, landed, written.winners)
         self._failures = 0
         self.progress.commit(landed.register.frontier)
         self._tell(EpochLanded(landed, written.seconds + landed.commit_ms / 1000))

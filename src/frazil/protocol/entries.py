@@ -66,6 +66,8 @@ class EpochBegun:
     batch_id: str
     span: Span
     tables: tuple[TableTouched, ...]
+    winners: tuple[str, ...] = ()
+    """the task attempts whose files landed, once it has and others may have left files of theirs behind"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class EpochLanded:
     """by table"""
     files: int
     span: Span = EMPTY_SPAN
+    winners: tuple[str, ...] = ()
+    """the task attempts whose files landed, if Spark ran some task more than once; else none"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,12 @@ def recovery_lines(spec: PipelineSpec, found: Recovery) -> Iterator[str]:
     for note in found.notes:
         yield f"! {note}; no row depends on it"
     for begun in found.journal.incomplete.values():
-        yield f"epoch {begun.epoch} ({begun.token}) began and was not noted as landed: {_span(begun.span)}"
+        said = (
+            "landed, but Spark ran some of its tasks twice"
+            if begun.winners
+            else "began and was not noted as landed"
+        )
+        yield f"epoch {begun.epoch} ({begun.token}) {said}: {_span(begun.span)}"
     for leftovers in found.leftovers:
         for path in leftovers.kept:
             yield f"keeps   {path}: it had landed"

@@ -10,11 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from frazil.spark.attempts import ran_more_than_once
     from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm
     from frazil.spark.java import java_home
     from frazil.spark.session import open_session, own_session
 
-__all__ = ["ensure_callbacks", "java_exception_classes", "java_home", "jvm", "open_session", "own_session"]
+__all__ = [
+    "ensure_callbacks",
+    "java_exception_classes",
+    "java_home",
+    "jvm",
+    "open_session",
+    "own_session",
+    "ran_more_than_once",
+]
 
 _MODULE_OF = {
     "ensure_callbacks": "frazil.spark.gateway",
@@ -23,6 +32,7 @@ _MODULE_OF = {
     "jvm": "frazil.spark.gateway",
     "open_session": "frazil.spark.session",
     "own_session": "frazil.spark.session",
+    "ran_more_than_once": "frazil.spark.attempts",
 }
 
 

@@ -54,7 +54,7 @@ class _State:
     sequence_number: int = 0
     registers: Mapping[str, str] = field(default_factory=dict)
     """as text, as a real table keeps them: what does not survive encoding is lost here too"""
-    layout: Layout = Layout()
+    layout: Layout = field(default_factory=Layout)
 
     def lineage(self) -> list[Snapshot]:
         """The head and its ancestors, oldest first."""
