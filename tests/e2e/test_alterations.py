@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from frazil.engine.events import EpochLanded, EpochWritten, Event, Retrying
 from frazil.errors import SchemaMismatch
+from frazil.journal import read_journal
+from frazil.protocol.entries import EpochBegun, SchemaChanged
+from frazil.serve.journal import journal_table
 
 pytestmark = pytest.mark.real
 
@@ -65,6 +70,36 @@ def test_a_table_altered_while_epochs_are_under_way_gets_every_row_in_its_new_sh
     assert layouts[0] == (latest if when is EpochWritten else (0, 0))
     history = [record for record in rig.open_table().history("orders") if record.action == "append"]
     assert [record.epoch for record in history] == [*range(1, 7)]
+
+
+def test_the_journal_tells_what_others_did_to_the_schema(make_rig: Callable[..., Any]) -> None:
+    """REC-09, SCHEMA-11: also over a restart; fields inside of others by their full name."""
+    rig = make_rig(decode={"schema": "id INT, name STRING"})
+    folder = rig.folder / ".frazil" / "orders"
+    rig.tree["journal"] = {"dir": str(folder)}
+    rig.produce_orders(0, 10)
+    rig.run()
+    rig.spark.sql(f"ALTER TABLE {rig.table} ADD COLUMN place STRUCT<city: STRING>")
+    rig.spark.sql(f"ALTER TABLE {rig.table} RENAME COLUMN name TO customer")
+    rig.tree["decode"]["schema"] = "id INT, customer STRING"
+    rig.produce_orders(10, 10)
+    rig.run()
+    rig.produce_orders(20, 10)
+    rig.run()
+
+    recorded = read_journal(folder).recorded
+
+    noted = [each.entry for each in recorded if isinstance(each.entry, SchemaChanged)]
+    assert noted == [
+        SchemaChanged(
+            "shop.orders", 0, 2, fields_added=("customer", "place", "place.city"), fields_removed=("name",)
+        )
+    ]
+    begun = [each.entry.tables[-1].schema_id for each in recorded if isinstance(each.entry, EpochBegun)]
+    assert begun == [0, 2, 2]
+    shown = Console(width=300, record=True, file=io.StringIO())
+    shown.print(journal_table(rig.spec, recorded))
+    assert "shop.orders from schema 0 to 2: +customer +place +place.city -name" in shown.export_text()
 
 
 @pytest.mark.parametrize("when", [EpochWritten, EpochLanded])

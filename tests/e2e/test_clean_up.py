@@ -13,12 +13,15 @@ from urllib.parse import unquote, urlparse
 import pytest
 from structlog.testing import capture_logs
 
+from frazil.engine import Assembly
 from frazil.engine.events import EpochWritten, Event
 from frazil.engine.logbook import find_leftovers
+from frazil.engine.recover import look_at_recovery
 from frazil.errors import Fenced
 from frazil.journal import Journal, read_journal
 from frazil.protocol.entries import EpochBegun, FilesWritten
 from frazil.protocol.recovery import RecoveryState
+from frazil.serve.journal import recovery_json, recovery_lines
 from frazil.table.iceberg import IcebergTable
 
 pytestmark = pytest.mark.real
@@ -268,6 +271,48 @@ def test_statistics_and_strangers_in_the_tables_folders_are_kept(
     for statistics in [*table.statisticsFiles(), *table.partitionStatisticsFiles()]:
         assert table.io().newInputFile(statistics.path()).exists()
     assert rig.offsets() == rig.every(20)
+
+
+def test_manifests_of_a_failed_commit_are_shown_with_their_type_and_left_alone(
+    make_rig: Callable[..., Any], killed_mid_epoch: Callable[[Any], set[str]]
+) -> None:
+    """REC-14, REC-15: their names do not tell whose they are, and another writer's commit may need them."""
+    rig = journaled(make_rig(decode={"on_error": "fail"}))
+    rig.produce([ROW] * 10)
+
+    def outrun(parts: Assembly) -> None:
+        """Somebody else commits between the look and the commit, once."""
+        observed, commit = parts.anchor._observed, parts.anchor.commit
+
+        def once(*seen: Any) -> Any:
+            parts.anchor._observed = observed  # type: ignore[method-assign]
+            found = observed(*seen)
+            rig.spark.sql(f"INSERT INTO {rig.table} (id) VALUES (-1)")
+            return found
+
+        def watch(proposal: Any, files: Any) -> Any:
+            if files:
+                parts.anchor.commit = commit  # type: ignore[method-assign]
+                parts.anchor._observed = once  # type: ignore[method-assign]
+            return commit(proposal, files)
+
+        parts.anchor.commit = watch  # type: ignore[method-assign]
+
+    rig.run(prepare=outrun)
+    rig.produce([ROW] * 10)
+    lost = killed_mid_epoch(rig)
+
+    found = look_at_recovery(rig.spec, rig.spark)
+
+    told, lines = recovery_json(rig.spec, found), list(recovery_lines(rig.spec, found))
+    types = {unquote(urlparse(path).path): kind for path, kind in told["orphan_types"].items()}
+    left = set(types) - lost
+    assert {types[path] for path in lost} == {"data file"}
+    assert sorted(types[path] for path in left if path.endswith(".avro")) == ["manifest", "manifest list"]
+    assert all(any(path in line and line.startswith("leaves") for line in lines) for path in left)
+    rig.run()
+    assert all(Path(path).exists() for path in left)
+    assert [r[0] for r in rig.sql("SELECT _offset FROM {t} WHERE id >= 0 ORDER BY 1")] == [*range(20)]
 
 
 @pytest.mark.parametrize("failure", [MemoryError("out of memory"), PermissionError(13, "denied")])

@@ -29,6 +29,7 @@ from frazil.protocol.entries import (
     FileNoted,
     FilesWritten,
     OrphansDeleted,
+    SchemaChanged,
     Started,
     TableTouched,
 )
@@ -49,13 +50,14 @@ def landed(number: int) -> EpochLanded:
 
 EVERY_KIND: list[Entry] = [
     Started(3, "c1", 7, FRONTIER, "host/1/2.0"),
+    SchemaChanged("shop.orders", 1, 2, ("place", "place.city"), ("name",)),
     begun(8),
     FilesWritten(8, f"{8:012x}", (FileNoted("shop.orders", "file:/a ö.parquet", 10, 3, "crc"),)),
     landed(8),
     EpochCarried(9, "t9"),
     EpochAbandoned(10, "t10", "a task died"),
     OrphansDeleted(("t10",), ("file:/a", "file:/b")),
-    Checkpoint(1, 8, 8, 2, FRONTIER, {"shop.orders": 8}, (begun(11),)),
+    Checkpoint(1, 8, 8, 2, FRONTIER, {"shop.orders": 8}, (replace(begun(11), winners=("a",)),), {"uuid": 2}),
 ]
 
 
@@ -85,7 +87,7 @@ def crash(journal: Journal) -> None:
 
 @pytest.mark.parametrize("entry", EVERY_KIND, ids=lambda entry: type(entry).__name__)
 def test_every_kind_of_entry_survives_the_trip(entry: Entry) -> None:
-    """REC-02, REC-03, REC-04, REC-05, REC-06, REC-07, REC-08, REC-24."""
+    """REC-02, REC-03, REC-04, REC-05, REC-06, REC-07, REC-08, REC-09, REC-24."""
     assert decode(encode(Recorded(12, entry))) == Recorded(12, entry)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from frazil.commit import EpochOutcome
+from frazil.engine.alterations import note_alterations
 from frazil.engine.assemble import Assembly
 from frazil.engine.carry import unpack
 from frazil.engine.distribute import Distribution
@@ -86,7 +87,9 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     name = parts.spec.pipeline.name
     context = parts.spark.sparkContext
     target, dead_target = targets.current()
-    parts.journal.append(_begun(name, planned, target, dead_target), durable=True)
+    begun = _begun(name, planned, target, dead_target)
+    note_alterations(parts, begun)
+    parts.journal.append(begun, durable=True)
     tasks = min(context.defaultParallelism, -(-planned.span.records // _TASK_RECORDS_MIN))
     plan = EpochPlan(
         writer=name,
@@ -132,7 +135,9 @@ def _begun(pipeline: str, planned: PlannedEpoch, target: WriteTarget, dead: Writ
 
 
 def _touched(target: WriteTarget, register: Register) -> TableTouched:
-    return TableTouched(target.table, register.table_uuid, target.location, register.sequence_number)
+    return TableTouched(
+        target.table, register.table_uuid, target.location, register.sequence_number, target.schema_id
+    )
 
 
 def _add_up(

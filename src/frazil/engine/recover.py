@@ -25,6 +25,8 @@ class Recovery:
     journal: RecoveryState
     notes: Sequence[str]
     leftovers: Sequence[Leftovers]
+    metadata: Sequence[str] = ()
+    """metadata files that no snapshot references; whose they are their names do not tell, so nobody deletes them"""
 
     @property
     def frontier(self) -> Frontier:
@@ -48,4 +50,5 @@ def look_at_recovery(spec: PipelineSpec, spark: SparkSession) -> Recovery:
         journal=found.state,
         notes=found.notes,
         leftovers=list(find_leftovers(found.state, spec.pipeline.name, tables, uuids)),
+        metadata=[path for table in tables for path in table.unreferenced_metadata()],
     )

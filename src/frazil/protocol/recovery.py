@@ -28,6 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from frazil.protocol.entries import (
     Checkpoint,
@@ -48,6 +49,30 @@ INCOMPLETE_MAX = 1_000
 _NAME = re.compile(r".*-(?P<token>[0-9a-f]{12})-(?P<attempt>[0-9a-f]{12})-\d{5,}\.[a-z]+")
 
 
+class OrphanKind(StrEnum):
+    """What a file that nobody references once was (REC-15)."""
+
+    DATA_FILE = "data file"
+    MANIFEST = "manifest"
+    MANIFEST_LIST = "manifest list"
+    STATISTICS = "statistics"
+    UNKNOWN = "unknown"
+
+
+_KINDS = [
+    (_NAME, OrphanKind.DATA_FILE),
+    (re.compile(r"snap-.*\.avro"), OrphanKind.MANIFEST_LIST),
+    (re.compile(r".*-m\d+\.avro"), OrphanKind.MANIFEST),
+    (re.compile(r"partition-stats-.*|.*\.(stats|puffin)"), OrphanKind.STATISTICS),
+]
+
+
+def orphan_kind(path: str) -> OrphanKind:
+    """By its name, as frazil and Iceberg give names."""
+    name = path.rpartition("/")[2]
+    return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), OrphanKind.UNKNOWN)
+
+
 def attempt_of(path: str) -> str | None:
     """The task attempt that wrote a file, by its name."""
     found = _NAME.fullmatch(path.rpartition("/")[2])
@@ -66,6 +91,8 @@ class RecoveryState:
     """by token: epochs that began and neither landed nor were cleaned up, and landed ones with winners"""
     written: Mapping[str, tuple[FileNoted, ...]] = field(default_factory=dict)
     """by token: files of incomplete epochs that were noted since the last checkpoint"""
+    schemas: Mapping[str, int] = field(default_factory=dict)
+    """by the table's uuid: the schema that the last epoch was written for"""
     committed_files: int = 0
     entries: int = 0
     checkpoints: int = 0
@@ -80,7 +107,8 @@ class RecoveryState:
                 incomplete = {**self.incomplete, token: entry}
                 for oldest in list(incomplete)[:-INCOMPLETE_MAX]:
                     del incomplete[oldest]
-                return replace(state, incomplete=incomplete)
+                known = {each.uuid: each.schema_id for each in entry.tables if each.schema_id is not None}
+                return replace(state, incomplete=incomplete, schemas={**self.schemas, **known})
             case FilesWritten(token=token, files=files):
                 written = {**self.written, token: self.written.get(token, ()) + files}
                 return replace(state, written=written)
@@ -106,6 +134,7 @@ class RecoveryState:
                     snapshots=entry.snapshots,
                     incomplete={begun.token: begun for begun in entry.incomplete},
                     written={},
+                    schemas=entry.schemas,
                     committed_files=entry.committed_files,
                     entries=entry.entries,
                     checkpoints=entry.number,
@@ -123,6 +152,7 @@ class RecoveryState:
             frontier=self.frontier,
             snapshots=self.snapshots,
             incomplete=tuple(self.incomplete.values()),
+            schemas=self.schemas,
         )
 
     def _without(self, tokens: Iterable[str]) -> RecoveryState:

@@ -15,6 +15,7 @@ from frazil.journal import Recorded
 from frazil.pipeline import PipelineSpec
 from frazil.protocol import entries
 from frazil.protocol.positions import Frontier, Span, name_partition
+from frazil.protocol.recovery import orphan_kind
 
 
 def journal_table(spec: PipelineSpec, recorded: Sequence[Recorded]) -> Grid:
@@ -56,6 +57,8 @@ def recovery_json(spec: PipelineSpec, found: Recovery) -> dict[str, Any]:
             for begun in state.incomplete.values()
         ],
         "orphan_files": found.orphans,
+        "unreferenced_metadata": list(found.metadata),
+        "orphan_types": {path: orphan_kind(path).value for path in [*found.orphans, *found.metadata]},
         "kept_files": sorted(path for each in found.leftovers for path in each.kept),
     }
 
@@ -78,7 +81,9 @@ def recovery_lines(spec: PipelineSpec, found: Recovery) -> Iterator[str]:
         for path in leftovers.kept:
             yield f"keeps   {path}: it had landed"
         for path in leftovers.orphans:
-            yield f"deletes {path}"
+            yield f"deletes {path} ({orphan_kind(path)})"
+    for path in found.metadata:
+        yield f"leaves  {path} ({orphan_kind(path)}): no snapshot has it; a commit failed, or one is under way"
     yield f"{len(found.orphans)} files to delete"
     if found.journal.incomplete:
         yield "epochs of a pipeline that runs now are under way: nothing of them is deleted while it does"
@@ -88,6 +93,9 @@ def _facts(entry: entries.Entry) -> str:
     match entry:
         case entries.Started():
             return f"generation {entry.generation}, coordinator {entry.coordinator}, at {_at(entry.frontier)}"
+        case entries.SchemaChanged():
+            fields = [*(f"+{name}" for name in entry.fields_added), *(f"-{name}" for name in entry.fields_removed)]
+            return f"{entry.table} from schema {entry.old_schema_id} to {entry.new_schema_id}: {' '.join(fields)}"
         case entries.EpochBegun():
             return f"{entry.span.records:,} offsets: {_span(entry.span)}"
         case entries.FilesWritten():

@@ -30,7 +30,7 @@ from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
 from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
-from frazil.table.iceberg.leftovers import files_below, referenced_paths
+from frazil.table.iceberg.leftovers import files_below, referenced_paths, unreferenced_metadata
 from frazil.table.iceberg.settings import data_location, with_settings
 
 REGISTER_PROPERTY = "frazil.register."
@@ -116,6 +116,11 @@ class IcebergTable:
         with self._answering("could not be read"):
             return referenced_paths(self._jvm, self._load(), paths, after)
 
+    def unreferenced_metadata(self) -> list[str]:
+        with self._answering("could not be read"):
+            table = self._load()
+            return unreferenced_metadata(self._jvm, table, _io_properties(table))
+
     def history(self, writer: str) -> list[CommitRecord]:
         with self._answering("did not answer"):
             metadata = json.loads(
@@ -133,6 +138,13 @@ class IcebergTable:
             return Schema.model_validate_json(
                 self._jvm.org.apache.iceberg.SchemaParser.toJson(self._load().schema())
             )
+
+    def former_schema(self, schema_id: int) -> Schema | None:
+        """One of the schemas that the table has had; None if it no longer remembers that one."""
+        with self._answering("did not answer"):
+            found = self._load().schemas().get(schema_id)
+            text = None if found is None else self._jvm.org.apache.iceberg.SchemaParser.toJson(found)
+        return None if text is None else Schema.model_validate_json(text)
 
     def partition_spec(self) -> PartitionSpec:
         with self._answering("did not answer"):
