@@ -187,7 +187,8 @@ def test_a_rolled_back_table_is_noticed_and_names_the_choice(shop: Any) -> None:
     with pytest.raises(TableChanged, match="rolled back or replaced") as stop:
         shop.coordinator().start(fail, take_over=True)
     assert "set the current snapshot to" in stop.value.remedy
-    assert "--adopt" in stop.value.remedy
+    assert "--on-rollback rewind" in stop.value.remedy
+    assert "--on-rollback keep" in stop.value.remedy
 
 
 def test_a_rollback_followed_by_expiry_is_noticed_too(shop: Any) -> None:

@@ -147,7 +147,8 @@ def test_a_table_that_was_rolled_back_below_the_predecessor_is_refused() -> None
     assert "rolled back or replaced" in problem.message
     assert "epoch 5 was committed in snapshot 105" in problem.message
     assert "set the current snapshot to 105" in problem.remedy
-    assert "--adopt" in problem.remedy
+    assert "--on-rollback rewind" in problem.remedy
+    assert "--on-rollback keep" in problem.remedy
 
 
 def test_a_table_without_a_register_cannot_be_rolled_back() -> None:
