@@ -64,7 +64,7 @@ from enum import Enum
 
 from frazil.errors import TableChanged, TerminalError
 from frazil.protocol.commit import Standing, TableObserved, recreated, rolled_back
-from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Range, Span, describe_ranges
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Position, Range, Span, describe_ranges
 from frazil.protocol.register import Epoch, Generation, Register
 
 SILENT_INTERVALS = 3
@@ -227,7 +227,7 @@ def _amends(seen: TableObserved, register: Register, around: Circumstances) -> A
     if around.on_rollback is OnRollback.KEEP:
         return Amends(holds, register.frontier, given_up=register.frontier.since(holds))
     if holds.positions:
-        return Amends(holds, holds, rewound_from=register.frontier)
+        return Amends(holds, _back_to(holds, register, seen), rewound_from=register.frontier)
     if seen.has_rows and not around.adopt:
         return _rows_of_others(seen)
     return Amends(holds, None, rewound_from=register.frontier)
@@ -240,6 +240,14 @@ def _another_anchor(anchor: TableObserved, registers: Sequence[Register]) -> boo
 def side_frontier(own: Register | None, anchor: Frontier) -> Frontier:
     """Where a side table begins to take rows: the later of its own frontier and the anchor's."""
     return anchor if own is None else own.frontier.later(anchor)
+
+
+def _back_to(holds: Frontier, register: Register, seen: TableObserved) -> Frontier:
+    """What the head holds; partitions that came later go back to where they began, not to where they begin now."""
+    lost = seen.held.lost.ranges if seen.held is not None and seen.held.lost is not None else {}
+    later = [p for p in register.frontier.positions if p not in holds.positions]
+    begun = {p: Position(lost[p].start if p in lost else 0) for p in later}
+    return Frontier({**holds.positions, **begun}, {**register.frontier.topic_ids, **holds.topic_ids})
 
 
 def _impossible(seen: TableObserved, *, adopt: bool) -> TerminalError | None:
