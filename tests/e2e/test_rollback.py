@@ -26,6 +26,7 @@ BAD = {5, 13, 17}
 def rig_with_rows(make_rig: Callable[..., Any]) -> Any:
     """Three epochs of ten offsets: rows, and a dead letter in the first and two in the second."""
     rig = make_rig(epoch={"max_records": 10})
+    rig.tree["journal"] = {"dir": str(rig.folder / ".frazil")}
     rig.produce([b"bad" if n in BAD else {"id": n} for n in range(30)])
     rig.run()
     return rig
