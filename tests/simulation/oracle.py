@@ -62,10 +62,10 @@ class Book:
             for snapshot in table.ledger
             if snapshot.register is not None
         ]
-        self._amends = set(self._find_amends())
+        self._amends = set(self._find_amends()) if table.was_moved else set()
         self._choices = {process.name: process.options.on_rollback for process in world.processes}
         line = table.line(self.commits[-1][0].id) if self.commits else set()
-        self.entries = [entry for entry in self.commits if entry[0].id in line]
+        self.entries = [entry for entry in self.commits if not table.was_moved or entry[0].id in line]
         """those that the last one descends from"""
         self.origin = self.entries[0][1].frontier if self.entries else Frontier()
         self.frontier = frontier_of(table)

@@ -27,7 +27,8 @@ class DistantTable(MemoryTable):
         self._uuid = f"{name} 1"
         self.before_swap = self._between
         self.contents: dict[str, tuple[Row, ...]] = {}
-        self._was_moved = False
+        self.was_moved = False
+        """whether a user has ever set its head"""
         self.will_expire = False
         """after a rollback either others write or history expires: both together hide it for good"""
         self.dropped: set[Row] = set()
@@ -86,13 +87,13 @@ class DistantTable(MemoryTable):
 
     def set_head(self, snapshot_id: int | None) -> None:
         super().set_head(snapshot_id)
-        self._was_moved = True
+        self.was_moved = True
 
     @property
     def is_rolled_back(self) -> bool:
         """Told by the table's whole past, not by the product: our last snapshot is no ancestor of the head."""
         ours = [snapshot.id for snapshot in self.ledger if snapshot.register is not None]
-        return self._was_moved and bool(ours) and ours[-1] not in self.line(self.head)
+        return self.was_moved and bool(ours) and ours[-1] not in self.line(self.head)
 
     def line(self, snapshot_id: int | None) -> set[int]:
         """A snapshot and all of its ancestors, expired or not."""
@@ -127,7 +128,7 @@ class DistantTable(MemoryTable):
             row for snapshot in self.ledger for path in snapshot.paths for row in self.contents[path]
         )
         super().recreate()
-        self._was_moved = False
+        self.was_moved = False
         self._lives += 1
         self._uuid = f"{self.name} {self._lives}"
 

@@ -352,7 +352,7 @@ MUTATIONS = [
     Mutation(the_judgement_inside_the_commit_is_not_heeded, "[BC]: "),
     Mutation(only_the_ancestry_is_compared_not_the_register, "[BC]: "),
     Mutation(the_last_writer_wins, "[ABC]: "),
-    Mutation(a_start_is_a_property_only, "C: .* (has begun|starts generation)"),
+    Mutation(a_start_is_a_property_only, "C: .* (has begun|starts generation)", {"disaster": None}),
     Mutation(local_state_is_trusted_more_than_the_table, "D: .* InvalidState|D: .* left at"),
     Mutation(epochs_are_committed_in_any_order, "D: .* InvalidState"),
     Mutation(side_tables_commit_after_the_anchor, "A: .*__dead, missing"),
