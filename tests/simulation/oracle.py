@@ -62,6 +62,7 @@ class Book:
             for snapshot in table.ledger
             if snapshot.register is not None
         ]
+        self._is_anchor = table is world.anchor
         self._amends = set(self._find_amends()) if table.was_moved else set()
         self._choices = {process.name: process.options.on_rollback for process in world.processes}
         line = table.line(self.commits[-1][0].id) if self.commits else set()
@@ -114,7 +115,7 @@ class Book:
         if held is None:
             return register.frontier
         later = {p: at for p, at in register.frontier.positions.items() if p not in held.positions}
-        if any(at.offset > 0 for at in later.values()):
+        if self._is_anchor and any(at.offset > 0 for at in later.values()):
             raise Broken(f"C: {self.table.name}, snapshot {snapshot.id} goes back to {later}, which began at 0")
         return Frontier({**held.positions, **later}, register.frontier.topic_ids)
 

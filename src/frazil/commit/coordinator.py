@@ -241,9 +241,7 @@ class Coordinator:
     def _claim(self, seen: Mapping[str, TableObserved], resume: Resume) -> None:
         """Side tables first, but for an anchor that goes back: `protocol/start.py` says why."""
         anchor_first = resume.rewinds(self._anchor.name)
-        for table in (
-            sorted(self._tables, key=lambda table: table is not self._anchor) if anchor_first else self._tables
-        ):
+        for table in sorted(self._tables, key=lambda each: (each is self._anchor) is not anchor_first):
             before = seen[table.name].register
             amends = resume.amends.get(table.name)
             known = amends.frontier if amends else before.frontier if before else None
@@ -259,6 +257,11 @@ class Coordinator:
             )
             self._land(table, before, register, "start", EMPTY_SPAN, NO_COUNTS, (), amends=amends)
             self._require_landed(table)
+            if amends is not None:
+                goes_on = "rewound" if amends.rewound_from is not None else "kept its frontier"
+                log.warning(
+                    "table was rolled back", table=table.name, now=goes_on, gives_up=amends.given_up.encode()
+                )
 
     def _commit_table(self, table: Table, outcome: EpochOutcome, files: Sequence[WrittenFile]) -> None:
         before = self._registers[table.name]
