@@ -256,6 +256,9 @@ class Coordinator:
                 anchor_uuid=seen[self._anchor.name].uuid,
             )
             self._land(table, before, register, "start", EMPTY_SPAN, NO_COUNTS, (), amends=amends)
+            if self._registers[table.name] != register:
+                # An attempt of ours that was given up for lost has landed under the same name, with other offsets.
+                raise register_changed(seen[table.name], self.pipeline, register)
             self._require_landed(table)
             if amends is not None:
                 goes_on = "rewound" if amends.rewound_from is not None else "kept its frontier"
