@@ -239,3 +239,11 @@ def test_recover_only_looks(frazil: Frazil) -> None:
     frazil("init", "orders.toml")
     shown = frazil("recover", "orders.toml")
     assert (shown.code, "--dry-run" in shown.err) == (2, True)
+
+
+def test_after_a_rollback_there_are_two_choices_and_no_third(frazil: Frazil) -> None:
+    """FAULT-20, CLI-03."""
+    refused = frazil("run", "pipeline.toml", "--on-rollback", "sideways")
+    assert refused.code == 2
+    assert "rewind" in refused.err
+    assert "keep" in refused.err

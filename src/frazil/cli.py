@@ -21,6 +21,7 @@ from frazil import __version__
 from frazil.errors import ConfigError, FrazilError, SetupError
 from frazil.pipeline import PipelineSpec, load_pipeline
 from frazil.pipeline.secrets import mask
+from frazil.protocol.start import OnRollback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,22 +129,27 @@ def run(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="append to a table that already has data of others")
     ] = False,
+    on_rollback: Annotated[
+        OnRollback | None,
+        typer.Option(
+            "--on-rollback",
+            help="if a table was rolled back or replaced: rewind reads and lands again what it lacks, keep leaves "
+            "it out for good; without it, run stops",
+        ),
+    ] = None,
 ) -> None:
     """Run a pipeline until it is stopped.
 
     The first Ctrl-C or SIGTERM finishes the epochs under way and exits with 0; a second one aborts. Whatever
     happens, the next run goes on from the table.
     """
-    from frazil.engine import Engine, RunOptions, assemble
+    from frazil.engine import RunOptions, run_pipeline
 
     spec = load_pipeline(file)
     stop = threading.Event()
+    options = RunOptions(available_now, take_over, adopt, on_rollback)
     with _spark(spec, master) as spark, _watching(spec) as observer, _signals(stop):
-        parts = assemble(spec, spark)
-        try:
-            Engine(parts, observer, RunOptions(available_now, take_over, adopt), stop).run()
-        finally:
-            parts.source.close()
+        run_pipeline(spec, spark, observer, options, stop)
 
 
 @app.command()

@@ -209,18 +209,6 @@ def test_a_crash_between_the_side_table_and_the_anchor_doubles_no_dead_letter(ma
     assert rig.offsets() == [(0, 0), (0, 2), (0, 4)]
 
 
-def test_a_rolled_back_table_stops_with_the_choice_named(make_rig: Callable[..., Any]) -> None:
-    """FAULT-20: the register outlives a rollback and then points past data that is gone."""
-    rig = make_rig(epoch={"max_records": 10})
-    rig.produce_orders(0, 20)
-    rig.run()
-    before = rig.sql("SELECT snapshot_id FROM {t}.history ORDER BY made_current_at")[-2][0]
-    rig.spark.sql(f"CALL {rig.spec.catalog.name}.system.rollback_to_snapshot('{rig.spec.table.name}', {before})")
-
-    with pytest.raises(TableChanged, match=r"(?s)rolled back or replaced.*set the current snapshot"):
-        rig.run()
-
-
 def test_a_replaced_table_stops_also_after_its_history_expired(make_rig: Callable[..., Any]) -> None:
     """FAULT-20: CREATE OR REPLACE keeps the register; the new history goes back to a snapshot without parent."""
     rig = make_rig()

@@ -12,6 +12,7 @@ from frazil.protocol.commit import (
     AlreadyCommitted,
     Altered,
     Fenced,
+    Held,
     Layout,
     Overtaken,
     Proceed,
@@ -41,6 +42,7 @@ def register(generation: int = 2, coordinator: str = "us", epoch: int = 5, batch
 
 
 BEFORE = register(epoch=5)
+HELD = Frontier({("t", 0): Position(30)})
 PROPOSAL = Proposal("orders", "uuid-1", BEFORE, register(epoch=6), {})
 START = Proposal("orders", "uuid-1", BEFORE, register(generation=3, coordinator="new", epoch=5, batch="start"), {})
 FIRST = Proposal("orders", "uuid-1", None, register(generation=1, epoch=0, batch="start"), {})
@@ -150,7 +152,8 @@ def test_a_table_that_was_rolled_back_below_the_predecessor_is_refused() -> None
     assert "rolled back or replaced" in problem.message
     assert "epoch 5 was committed in snapshot 105" in problem.message
     assert "set the current snapshot to 105" in problem.remedy
-    assert "--adopt" in problem.remedy
+    assert "--on-rollback rewind" in problem.remedy
+    assert "--on-rollback keep" in problem.remedy
 
 
 def test_a_table_without_a_register_cannot_be_rolled_back() -> None:
@@ -198,3 +201,32 @@ class TestAltered:
         assert isinstance(told, TransientError)
         assert "schema 1, partition spec 2, sort order 3" in told.message
         assert "schema 4, partition spec 2, sort order 3" in told.message
+
+
+class TestAmends:
+    """FAULT-20: a start that the user has told what to do about a rollback."""
+
+    start = replace(START, holds=HELD)
+
+    def rolled_back(self, held: Frontier | None) -> TableObserved:
+        lost = Held(held, None)
+        return replace(seen(BEFORE, Standing.ROLLED_BACK), held=lost)
+
+    def test_it_lands_on_the_head_that_was_decided_upon(self) -> None:
+        assert judge(self.rolled_back(HELD), self.start) == Proceed()
+
+    @pytest.mark.parametrize("held", [Frontier(), Frontier({("t", 0): Position(20)}), None])
+    def test_it_is_refused_by_a_head_that_was_moved_once_more(self, held: Frontier | None) -> None:
+        assert "rolled back" in error(judge(self.rolled_back(held), self.start)).message
+
+    def test_it_is_refused_by_a_head_that_was_restored_meanwhile(self) -> None:
+        """Going back then would land rows twice that are there again."""
+        assert "restored" in error(judge(seen(BEFORE), self.start)).message
+
+    def test_an_epoch_is_refused_whatever_the_head_holds(self) -> None:
+        assert isinstance(judge(self.rolled_back(HELD), PROPOSAL), Unexpected)
+
+    def test_once_landed_it_is_recognised_and_a_newer_coordinator_still_fences(self) -> None:
+        assert isinstance(judge(seen(self.start.register), self.start), AlreadyCommitted)
+        newer = register(generation=9, coordinator="newest", epoch=5)
+        assert isinstance(judge(seen(newer), self.start), Fenced)

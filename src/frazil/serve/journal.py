@@ -16,6 +16,7 @@ from frazil.pipeline import PipelineSpec
 from frazil.protocol import entries
 from frazil.protocol.positions import Frontier, Span, name_partition
 from frazil.protocol.recovery import orphan_kind
+from frazil.protocol.start import Begin, Decision, Resume, Stop, Wait
 
 
 def journal_table(spec: PipelineSpec, recorded: Sequence[Recorded]) -> Grid:
@@ -44,6 +45,8 @@ def recovery_json(spec: PipelineSpec, found: Recovery) -> dict[str, Any]:
         "epoch": found.register.epoch if found.register else None,
         "generation": found.register.generation if found.register else None,
         "frontier": _offsets(found.frontier),
+        "stops": str(found.stop) if found.stop else None,
+        "on_rollback": {choice.value: _prospect(decision) for choice, decision in found.choices.items()},
         "journal": {
             "folder": spec.journal.dir,
             "entries_processed": state.entries,
@@ -64,7 +67,11 @@ def recovery_json(spec: PipelineSpec, found: Recovery) -> dict[str, Any]:
 
 
 def recovery_lines(spec: PipelineSpec, found: Recovery) -> Iterator[str]:
-    if found.register is None:
+    if found.stop is not None:
+        yield f"a start stops: {found.stop}"
+        for choice, decision in found.choices.items():
+            yield f"--on-rollback {choice.value}: {_prospect(decision)}"
+    elif found.register is None:
         yield f"{spec.table.name} has no frontier of this pipeline: a start begins at starting_offsets"
     else:
         yield f"a start goes on after epoch {found.register.epoch}, at {_at(found.frontier)}"
@@ -87,6 +94,21 @@ def recovery_lines(spec: PipelineSpec, found: Recovery) -> Iterator[str]:
     yield f"{len(found.orphans)} files to delete"
     if found.journal.incomplete:
         yield "epochs of a pipeline that runs now are under way: nothing of them is deleted while it does"
+
+
+def _prospect(decision: Decision) -> str:
+    match decision:
+        case Resume():
+            lacking = [
+                f"{table} gives up {_span(a.given_up)}" for table, a in decision.amends.items() if a.given_up
+            ]
+            return ", ".join([f"goes on at {_at(decision.frontier)}", *lacking])
+        case Begin():
+            return "begins again at starting_offsets"
+        case Stop(error):
+            return f"stops as well: {error}"
+        case Wait():
+            return "waits for another coordinator"
 
 
 def _facts(entry: entries.Entry) -> str:

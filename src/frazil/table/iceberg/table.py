@@ -25,9 +25,19 @@ from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, TableDamaged
 from frazil.pipeline.spec import TableSection
-from frazil.protocol.commit import Layout, Proceed, Proposal, Sign, Standing, TableObserved, Verdict, judge
+from frazil.protocol.commit import (
+    Held,
+    Layout,
+    Proceed,
+    Proposal,
+    Sign,
+    Standing,
+    TableObserved,
+    Verdict,
+    judge,
+)
 from frazil.protocol.register import Register
-from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
+from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_sign
 from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
 from frazil.table.iceberg.leftovers import files_below, referenced_paths, unreferenced_metadata
@@ -196,16 +206,18 @@ class IcebergTable:
         head = table.currentSnapshot()
         text = table.properties().get(REGISTER_PROPERTY + writer)
         register = None if text is None else Register.decode(text)
+        standing = Standing.ANCESTOR if register is None else self._standing(table, head, register)
         return TableObserved(
             table=self._name,
             uuid=table.uuid().toString(),
             snapshot_id=None if head is None else head.snapshotId(),
             register=register,
             has_rows=head is not None and head.summary().get("total-records") != "0",
-            standing=Standing.ANCESTOR if register is None else self._standing(table, head, register),
+            standing=standing,
             sign=None if register is None else _sign(table, register),
             other_writers=() if register is not None else _writers(table.properties()),
             layout=Layout(table.schema().schemaId(), table.spec().specId(), table.sortOrder().orderId()),
+            held=_held(table, writer, register) if register and standing is Standing.ROLLED_BACK else None,
         )
 
     def _standing(self, table: Any, head: Any, register: Register) -> Standing:
@@ -272,6 +284,20 @@ def _ancestors(snapshots: Mapping[int, Any], snapshot_id: int | None) -> Iterato
     while snapshot_id is not None and snapshot_id in snapshots:
         yield snapshots[snapshot_id]
         snapshot_id = snapshots[snapshot_id].get("parent-snapshot-id")
+
+
+def _held(table: Any, writer: str, register: Register) -> Held:
+    head = table.currentSnapshot()
+    return read_held(
+        writer, _line(table, None if head is None else head.snapshotId()), _line(table, register.snapshot_id)
+    )
+
+
+def _line(table: Any, snapshot_id: int | None) -> Iterator[Kin]:
+    """A snapshot and its ancestors, as far back as they are listed."""
+    while snapshot_id is not None and (snapshot := table.snapshot(snapshot_id)) is not None:
+        yield Kin(snapshot_id, snapshot.parentId(), snapshot.summary().get)
+        snapshot_id = snapshot.parentId()
 
 
 def _sign(table: Any, register: Register) -> Sign | None:
