@@ -56,8 +56,8 @@ def certify(seed: int, kills: int, per_second: int, file: Path | None) -> int:
                 Supervisor(stage, script, report, tell).run()
     except Exception as error:
         report.broken = report.broken or str(error)
-        console.print("\n".join(map(str, script)), highlight=False)
-        console.print(f"seed {seed}: BROKEN: {error}\neverything is left in {folder}", markup=False)
+        console.print("\n".join(map(str, script)), highlight=False, soft_wrap=True)
+        console.print(f"seed {seed}: BROKEN: {error}\neverything is left in {folder}", markup=False, soft_wrap=True)
     else:
         shutil.rmtree(folder)
     finally:

@@ -1,7 +1,7 @@
 """Everything that the supervisor can break; each leaves the world whole again and says what it expected of frazil.
 
-A fault *within* a life is survived by it: the next epoch lands in the same process. A fault that *ends* a life is one
-the next start makes good. What happens *between* lives is found by the next one.
+A fault *within* a life is survived by it: the next epoch lands in the same process. A fault that *ends* a life is
+made good by the next start. What happens *between* lives is found by the next one.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ def kill_jvm(_stage: Stage, life: Life, _dice: random.Random) -> None:
     """The driver cannot go on without it, and must not pretend to."""
     life.await_true(lambda: life.jvm is not None and _kill(life.jvm), "no JVM")
     _require_end(life, 1)
+    if life.said("started") and "SparkGone" not in life.text:
+        raise Broken(f"the driver does not say that Spark is gone:\n{life.tail}")
 
 
 def kill_all(_stage: Stage, life: Life, _dice: random.Random) -> None:

@@ -29,6 +29,8 @@ class Life:
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.log = log
+        self._heard: list[dict[str, Any]] = []
+        self._read_to = 0
         self._kin: dict[int, psutil.Process] = {}
         with log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -51,9 +53,17 @@ class Life:
         return "\n".join(self.text.splitlines()[-15:])
 
     def said(self, message: str) -> list[dict[str, Any]]:
-        """Every complete log line with this message."""
-        lines = (line for line in self.text.splitlines() if line.startswith("{") and line.endswith("}"))
-        return [entry for entry in map(json.loads, lines) if entry.get("message") == message]
+        """Every log line so far with this message."""
+        with self.log.open("rb") as file:
+            file.seek(self._read_to)
+            lines = file.read().splitlines(keepends=True)
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            self._read_to += len(line)
+            with suppress(ValueError):  # Spark and Python write to the same file
+                self._heard += [json.loads(line)] if line.startswith(b"{") else []
+        return [entry for entry in self._heard if entry.get("message") == message]
 
     def await_said(self, message: str, more_than: int = 0) -> None:
         self.await_true(lambda: len(self.said(message)) > more_than, f"no {message!r}")

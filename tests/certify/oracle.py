@@ -1,4 +1,4 @@
-"""The topic as a plain consumer sees it, beside the rows of the tables: owed nothing of the product's own reading."""
+"""The topic as a plain consumer sees it, beside the rows of the tables; nothing of the product reads here."""
 
 from __future__ import annotations
 

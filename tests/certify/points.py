@@ -1,7 +1,7 @@
 """Crash points: named places in the product, watched from outside of it.
 
-A point is armed by a file of its name. Whoever passes it next removes the file, which only one process can, and kills
-itself with SIGKILL right there. The product knows nothing of this: its functions are wrapped when a process starts.
+A point is armed by a file of its name. Whoever passes it next removes the file, which only one process can, and
+kills itself with SIGKILL right there. The product knows nothing of this: its functions are wrapped from outside.
 """
 
 from __future__ import annotations

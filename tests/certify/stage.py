@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from frazil import cli
 from frazil.demo.broker import Broker
 from frazil.pipeline import PipelineSpec, load_pipeline
+from frazil.spark import own_session
 from frazil.table.iceberg import spark_catalog_conf
 from tests.certify.disk import Disk
 from tests.certify.life import Broken, Life
@@ -25,6 +26,9 @@ from tests.certify.workload import PARTITIONS, Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_FEW_TASKS = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+"""Those who tend the table leave the cores to the pipeline."""
 
 TOPIC = "orders"
 TABLE = "shop.orders"
@@ -101,7 +105,11 @@ class Stage:
         def warm(*_: object) -> Iterator[SparkSession]:
             yield self.spark
 
-        with redirect_stdout(io.StringIO()) as out, patch.object(cli, "_spark", warm):
+        with (
+            redirect_stdout(io.StringIO()) as out,
+            redirect_stderr(io.StringIO()),
+            patch.object(cli, "_spark", warm),
+        ):
             code = cli.app(["verify", str(self.file), *options], standalone_mode=False)
         return held(code, out.getvalue())
 
@@ -141,9 +149,10 @@ def set_up(folder: Path, spark: SparkSession, *, seed: int, per_second: int, meg
             file = disk.folder / "pipeline.toml"
             file.write_text(PIPELINE.format(topic=TOPIC, bootstrap=address, table=TABLE, catalog=catalog))
             workload = Workload(address, TOPIC, seed, per_second)
-            stage = Stage(folder, spark, broker, proxy, disk, workload, file)
-            for key, value in spark_catalog_conf(stage.spec.catalog).items():
-                spark.conf.set(key, value)
+            session = own_session(spark)
+            stage = Stage(folder, session, broker, proxy, disk, workload, file)
+            for key, value in (_FEW_TASKS | spark_catalog_conf(stage.spec.catalog)).items():
+                session.conf.set(key, value)
             try:
                 yield stage
             finally:
