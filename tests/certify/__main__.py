@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import secrets
 import shutil
 import sys
@@ -25,17 +26,18 @@ from tests.certify.supervisor import Supervisor
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make certify", description="real faults, and a verification after each")
     parser.add_argument("--kills", type=int, default=200, help="how many processes to kill")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no round after so long")
     parser.add_argument("--seed", type=int, help="draws the faults and their moments")
     parser.add_argument("--per-second", type=int, default=500, help="records to produce")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
     wish = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if wish.seed is None else wish.seed
-    return certify(seed, wish.kills, wish.per_second, wish.json)
+    return certify(Report(seed), wish)
 
 
-def certify(seed: int, kills: int, per_second: int, file: Path | None) -> int:
+def certify(report: Report, wish: argparse.Namespace) -> int:
     console = Console()
-    report = Report(seed)
+    seed, kills, file = report.seed, wish.kills, wish.json
     folder = Path(tempfile.mkdtemp(prefix="frazil-certify-"))
     script = draw_script(seed, kills, has_small_disk=may_mount(folder))
     console.print(f"seed {seed}: {len(script)} rounds, {sum(each.kills for each in script)} kills, in {folder}")
@@ -52,8 +54,8 @@ def certify(seed: int, kills: int, per_second: int, file: Path | None) -> int:
                     f"{time.monotonic() - began:6.0f} s  kills {report.kills:>3}  {what}", highlight=False
                 )
 
-            with set_up(folder, spark, seed=seed, per_second=per_second, megabytes=512 + 2 * kills) as stage:
-                Supervisor(stage, script, report, tell).run()
+            with set_up(folder, spark, seed=seed, per_second=wish.per_second, megabytes=512 + 2 * kills) as stage:
+                Supervisor(stage, script, report, tell).run(wish.minutes)
     except Exception as error:
         report.broken = report.broken or str(error)
         console.print("\n".join(map(str, script)), highlight=False, soft_wrap=True)

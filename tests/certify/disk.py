@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -30,10 +31,17 @@ class Disk:
             subprocess.run(["umount", "-l", str(self.folder)], check=False)
 
     def fill(self) -> None:
-        """Takes the last byte."""
+        """Takes the last byte, though others write at the same time."""
         with self._ballast.open("wb") as file:
-            stat = os.statvfs(self.folder)
-            os.posix_fallocate(file.fileno(), 0, max(1, stat.f_bavail * stat.f_frsize))
+            taken = 0
+            while (room := self._free_bytes()) > 0:
+                with suppress(OSError):
+                    os.posix_fallocate(file.fileno(), taken, room)
+                    taken += room
+
+    def _free_bytes(self) -> int:
+        stat = os.statvfs(self.folder)
+        return stat.f_bavail * stat.f_frsize
 
     def make_room(self) -> None:
         self._ballast.unlink(missing_ok=True)

@@ -94,7 +94,7 @@ def fill_disk(stage: Stage, life: Life, _dice: random.Random) -> None:
 
 
 def write_foreign_row(stage: Stage, _life: Life, _dice: random.Random) -> None:
-    stage.spark.sql(f"INSERT INTO {stage.table} (id) VALUES (0)")
+    stage.tend(f"INSERT INTO {stage.table} (id) VALUES (0)")
 
 
 def compact(stage: Stage, _life: Life, _dice: random.Random) -> None:

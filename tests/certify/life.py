@@ -17,7 +17,7 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 _LOOK_S = 0.05
-_PATIENCE_S = 120.0
+_PATIENCE_S = 240.0
 
 
 class Broken(Exception):
@@ -92,7 +92,7 @@ class Life:
         """The driver and all its descendants that live now."""
         with suppress(psutil.NoSuchProcess):
             self._kin |= {each.pid: each for each in [self.driver, *self.driver.children(recursive=True)]}
-        return [each for each in self._kin.values() if each.is_running()]
+        return [each for each in self._kin.values() if _is_alive(each)]
 
     @property
     def jvm(self) -> psutil.Process | None:
@@ -116,9 +116,11 @@ class Life:
             code = self.process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise Broken(f"frazil did not end in {_PATIENCE_S:.0f} s\n{self.tail}") from None
-        _, left = psutil.wait_procs(self._kin.values(), timeout=_PATIENCE_S / 2)
-        if left:
-            raise Broken(f"outlived their driver: {left}")
+        deadline = time.monotonic() + _PATIENCE_S
+        while left := self.kin():
+            if time.monotonic() > deadline:
+                raise Broken(f"outlived their driver: {left}")
+            time.sleep(_LOOK_S)
         return code
 
     def close(self) -> None:
@@ -127,6 +129,12 @@ class Life:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         self.process.wait(30)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _runs(process: psutil.Process, what: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _FEW_TASKS = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
 """Those who tend the table leave the cores to the pipeline."""
+
+_ATTEMPTS = 10
 
 TOPIC = "orders"
 TABLE = "shop.orders"
@@ -122,10 +125,19 @@ class Stage:
             life.close()
         return held(code, next((line for line in life.text.splitlines() if line.startswith("{")), life.text))
 
+    def tend(self, statement: str) -> None:
+        """What somebody else does to the table; SQLite refuses who comes while another one writes."""
+        for is_last in [False] * (_ATTEMPTS - 1) + [True]:
+            try:
+                self.spark.sql(statement).collect()
+                return
+            except Exception:
+                if is_last:
+                    raise
+                time.sleep(1)
+
     def call(self, procedure: str, arguments: str) -> None:
-        self.spark.sql(
-            f"CALL {self.spec.catalog.name}.system.{procedure}(table => '{TABLE}', {arguments})"
-        ).collect()
+        self.tend(f"CALL {self.spec.catalog.name}.system.{procedure}(table => '{TABLE}', {arguments})")
 
 
 def held(code: int | None, told: str) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tests.certify.life import Broken, Life
 from tests.certify.oracle import compare
@@ -29,13 +31,15 @@ class Supervisor:
         self._dice = random.Random(f"moments {report.seed}")
         self._life: Life | None = None
 
-    def run(self) -> None:
-        """Every round, then one quiet run to the end of the topic, and everything compared with it."""
+    def run(self, minutes: float = math.inf) -> None:
+        """Every round that begins in time, then a quiet run to the end of the topic, and all compared with it."""
         began = time.monotonic()
         self._stage.workload.start()
         try:
             self._establish()
             for each in self._script:
+                if time.monotonic() - began > minutes * 60:
+                    break
                 self._tell(str(each))
                 self._play(each)
             self._finish()
@@ -64,6 +68,7 @@ class Supervisor:
     def _do(self, step: Step, life: Life) -> None:
         time.sleep(step.pause_s)
         self._tell(step.fault.name)
+        life.kin()  # who is known now is looked for when the driver is gone
         successor = step.fault.act(self._stage, life, self._dice)
         self._stage.proxy.heal()
         if step.fault.when == "end":
@@ -83,7 +88,7 @@ class Supervisor:
         self._tell("verify --deep" if deep else "verify")
         self._take_down(self._stage.verify(deep=deep))
 
-    def _take_down(self, verdict: dict) -> None:
+    def _take_down(self, verdict: dict[str, Any]) -> None:
         self.report.verifications += 1
         self.report.deep_verifications += verdict["deep"]
 

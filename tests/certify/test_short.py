@@ -59,7 +59,7 @@ def test_whatever_is_broken_or_killed_every_record_is_there_once(spark: SparkSes
     assert report.epochs > 10
     assert report.rows + report.dead_letters == report.records > 1000
     assert report.dead_letters > 0
-    assert report.foreign_rows == 1
+    assert report.foreign_rows > 0
     assert report.transactions_committed > 0
     assert report.transactions_aborted > 0
 
