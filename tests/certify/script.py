@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from tests.certify.faults import FAULTS, Fault, When
 
-_WITHIN_MAX = 6
+_WITHIN = (4, 9)
+"""How many faults a life survives; a new one costs the start of a JVM."""
+_OFTEN = {"kill a Python worker": 3, "crash before a file closes": 2, "crash after a file closed": 2}
+"""How often in a deck, if not once."""
 _UNSTARTED = ("kill the driver", "kill the JVM", "kill all processes")
 """What may hit a life that has not even started."""
 
@@ -75,7 +78,8 @@ def draw_script(seed: int, kills: int, *, has_small_disk: bool = True) -> list[R
 def _rounds(dice: random.Random, has_small_disk: bool) -> Iterator[Round]:
     def deck(when: When) -> Deck:
         able = [fault for fault in FAULTS.values() if has_small_disk or not fault.needs_small_disk]
-        return Deck([fault for fault in able if fault.when == when], dice)
+        cards = [fault for fault in able if fault.when == when for _ in range(_OFTEN.get(fault.name, 1))]
+        return Deck(cards, dice)
 
     within, end, between = deck("within"), deck("end"), deck("between")
     number = 0
@@ -85,7 +89,7 @@ def _rounds(dice: random.Random, has_small_disk: bool) -> Iterator[Round]:
         if last.fault.name in _UNSTARTED and dice.random() < 0.25:
             yield Round(number, (), Step(last.fault, dice.random() * 12), starts=False)
             continue
-        steps = tuple(Step(within.deal(), dice.random() * 1.5) for _ in range(dice.randint(3, _WITHIN_MAX)))
+        steps = tuple(Step(within.deal(), dice.random() * 1.5) for _ in range(dice.randint(*_WITHIN)))
         replaced = last.fault.name == "pause past a take-over"
         after = (Step(between.deal()),) if dice.random() < 0.4 and not replaced else ()
         yield Round(number, steps, last, after)
