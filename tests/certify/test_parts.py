@@ -76,7 +76,7 @@ def test_the_proxy_refuses_until_it_is_healed(echo: int) -> None:
     with Proxy() as proxy:
         proxy.target = echo
         proxy.refuse()
-        with pytest.raises(ConnectionError), connected(proxy) as client:  # noqa: PT012  # connecting may fail too
+        with pytest.raises(ConnectionError), connected(proxy) as client:  # connecting may fail too
             converse(client)
         proxy.heal()
         with connected(proxy) as client:
