@@ -23,6 +23,10 @@ from tests.certify.stage import set_up
 from tests.certify.supervisor import Supervisor
 
 
+_LINE = 400
+"""Of a log file, which nobody wraps."""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make certify", description="real faults, and a verification after each")
     parser.add_argument("--kills", type=int, default=200, help="how many processes to kill")
@@ -36,7 +40,7 @@ def main() -> int:
 
 
 def certify(report: Report, wish: argparse.Namespace) -> int:
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _LINE)
     seed, kills, file = report.seed, wish.kills, wish.json
     folder = Path(tempfile.mkdtemp(prefix="frazil-certify-"))
     script = draw_script(seed, kills, has_small_disk=may_mount(folder))
