@@ -22,7 +22,6 @@ from tests.certify.script import draw_script
 from tests.certify.stage import set_up
 from tests.certify.supervisor import Supervisor
 
-
 _LINE = 400
 """Of a log file, which nobody wraps."""
 
