@@ -38,6 +38,10 @@ class Fault:
 
 
 def kill_worker(_stage: Stage, life: Life, dice: random.Random) -> None:
+    """At any moment, which is often an idle one, or as soon as an epoch has begun."""
+    if dice.random() < 0.5:
+        life.await_said("epoch begun", len(life.said("epoch begun")))
+
     def killed() -> bool:
         workers = life.workers()
         return bool(workers) and _kill(dice.choice(workers))

@@ -61,8 +61,8 @@ class Life:
             if not line.endswith(b"\n"):
                 break
             self._read_to += len(line)
-            with suppress(ValueError):  # Spark and Python write to the same file
-                self._heard += [json.loads(line)] if line.startswith(b"{") else []
+            with suppress(ValueError):  # Spark writes to the same file, and not always to the end of a line
+                self._heard.append(json.loads(line[line.index(b'{"') :]))
         return [entry for entry in self._heard if entry.get("message") == message]
 
     def await_said(self, message: str, more_than: int = 0) -> None:
