@@ -18,6 +18,8 @@ import psutil
 ROOT = Path(__file__).parents[2]
 _LOOK_S = 0.05
 _PATIENCE_S = 240.0
+LONG_S = 1800.0
+"""For what has to go through the whole topic."""
 
 
 class Broken(Exception):
@@ -109,13 +111,13 @@ class Life:
             with suppress(psutil.NoSuchProcess):
                 each.send_signal(number)
 
-    def await_end(self) -> int:
+    def await_end(self, patience_s: float = _PATIENCE_S) -> int:
         """The exit code; nothing that the life started outlives it for long."""
         self.kin()
         try:
-            code = self.process.wait(_PATIENCE_S)
+            code = self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            raise Broken(f"frazil did not end in {_PATIENCE_S:.0f} s\n{self.tail}") from None
+            raise Broken(f"frazil did not end in {patience_s:.0f} s\n{self.tail}") from None
         deadline = time.monotonic() + _PATIENCE_S
         while left := self.kin():
             if time.monotonic() > deadline:

@@ -20,7 +20,7 @@ from frazil.pipeline import PipelineSpec, load_pipeline
 from frazil.spark import own_session
 from frazil.table.iceberg import spark_catalog_conf
 from tests.certify.disk import Disk
-from tests.certify.life import Broken, Life
+from tests.certify.life import LONG_S, Broken, Life
 from tests.certify.points import FOLDER
 from tests.certify.proxy import Proxy
 from tests.certify.workload import PARTITIONS, Workload
@@ -120,7 +120,7 @@ class Stage:
         """The same with `--deep`, as its users run it: a process of its own."""
         life = Life(["-m", "frazil", "verify", str(self.file), "--deep", "--json"], self.folder / "verify.log", {})
         try:
-            code = life.await_end()
+            code = life.await_end(LONG_S)
         finally:
             life.close()
         return held(code, next((line for line in life.text.splitlines() if line.startswith("{")), life.text))

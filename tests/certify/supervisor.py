@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.certify.life import Broken, Life
+from tests.certify.life import LONG_S, Broken, Life
 from tests.certify.oracle import compare
 from tests.certify.report import Report
 from tests.certify.script import Round, Step
@@ -109,7 +109,7 @@ class Supervisor:
             self._life.close()
         self.report.lives += 1
         last = self._stage.start("--available-now")
-        if code := last.await_end():
+        if code := last.await_end(LONG_S):
             raise Broken(f"the last run ended with {code}\n{last.tail}")
         self._tell("verify --deep")
         verdict = self._stage.verify_apart() if self._verify_apart else self._stage.verify(deep=True)
