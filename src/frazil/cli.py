@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from frazil import __version__
-from frazil.errors import ConfigError, FrazilError, SetupError
+from frazil.errors import ConfigError, FrazilError, SetupError, SparkGone
 from frazil.pipeline import PipelineSpec, load_pipeline
 from frazil.pipeline.secrets import mask
 from frazil.protocol.start import OnRollback
@@ -46,6 +46,8 @@ _err = Console(stderr=True)
 
 _LOOKING = "local[1]"
 """The master of commands that only look."""
+_SPARK_ENDS_S = 2.0
+"""So long may a JVM take to be gone after its connections are."""
 _EXIT_CONFIG = 2
 _EXIT_ABORTED = 130
 
@@ -291,13 +293,22 @@ def demo(
 @contextmanager
 def _spark(spec: PipelineSpec, master: str | None) -> Iterator[SparkSession]:
     from frazil.engine import open_spark
+    from frazil.spark import jvm_has_ended
 
     with _err.status("starting Spark …"):
         spark = open_spark(spec, master)
     try:
         yield spark
+    except Exception as error:
+        if jvm_has_ended(spark, patience_s=0 if isinstance(error, FrazilError) else _SPARK_ENDS_S):
+            raise SparkGone(
+                "Spark's JVM has ended: somebody killed it, or the machine ran out of memory",
+                "run it again, it goes on from the table; spark.conf has spark.driver.memory",
+            ) from error
+        raise
     finally:
-        spark.stop()
+        if not jvm_has_ended(spark):
+            spark.stop()
 
 
 @contextmanager

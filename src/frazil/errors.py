@@ -24,6 +24,7 @@ what the engine does: a transient error is retried with backoff, a terminal one 
         ├── Fenced                kind Transaction: another coordinator has taken over
         ├── TableChanged          kind Transaction: rolled back, replaced, recreated, not ours
         ├── TableDamaged          kind Io: the table's head points at files that do not exist
+        ├── SparkGone             kind Io: Spark's JVM ended under the pipeline
         ├── CommitConflict        kind CommitConflict: retries ran out against other writers
         └── MaxRetriesExceeded    kind MaxRetriesExceeded: a transient fault that never went away
 
@@ -179,6 +180,12 @@ class TableChanged(TerminalError):
 
 class TableDamaged(TerminalError):
     """The head of the table points at files that do not exist."""
+
+    kind = "Io"
+
+
+class SparkGone(TerminalError):
+    """The JVM that frazil started for Spark has ended, and nothing can be asked or committed without it."""
 
     kind = "Io"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frazil.spark.attempts import ran_more_than_once
-    from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm
+    from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm, jvm_has_ended
     from frazil.spark.java import java_home
     from frazil.spark.session import open_session, own_session
 
@@ -20,6 +20,7 @@ __all__ = [
     "java_exception_classes",
     "java_home",
     "jvm",
+    "jvm_has_ended",
     "open_session",
     "own_session",
     "ran_more_than_once",
@@ -30,6 +31,7 @@ _MODULE_OF = {
     "java_exception_classes": "frazil.spark.gateway",
     "java_home": "frazil.spark.java",
     "jvm": "frazil.spark.gateway",
+    "jvm_has_ended": "frazil.spark.gateway",
     "open_session": "frazil.spark.session",
     "own_session": "frazil.spark.session",
     "ran_more_than_once": "frazil.spark.attempts",
