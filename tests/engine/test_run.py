@@ -359,3 +359,27 @@ class TestStarting:
         pipeline.stop.set()
         pipeline.engine().run()
         assert pipeline.table.live_paths == []
+
+
+@pytest.mark.timeout(20)
+def test_records_that_retention_took_after_a_late_landing_are_not_lost(pipeline: Pipeline) -> None:
+    """FAULT-10, FAULT-33: found by the simulation; the table has them, though its coordinator did not know yet."""
+    pipeline.source.log = Log(0, 20)
+    pipeline.table.faults.extend([Fault.NONE, Fault.DELAYED])
+    commit = pipeline.table.commit
+
+    def fall_silent(proposal: Any, files: Any) -> Any:
+        if files and Fault.DELAYED in pipeline.table.faults:
+            pipeline.table.silences = 3
+        return commit(proposal, files)
+
+    def take(looks: int) -> None:
+        if pipeline.table.delayed and pipeline.told(Retrying):
+            pipeline.table.release()
+            pipeline.source.log = Log(10, 20)
+
+    pipeline.table.commit = fall_silent  # type: ignore[method-assign]
+    pipeline.source.on_observe = take
+    pipeline.engine().run()
+    assert pipeline.source.log.earliest == 10
+    assert pipeline.rows() == list(range(20))

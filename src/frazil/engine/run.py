@@ -32,7 +32,7 @@ from frazil.engine.events import (
 )
 from frazil.engine.lanes import job_group
 from frazil.engine.logbook import Logbook
-from frazil.errors import FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
+from frazil.errors import CommitOutcomeUnknown, FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
 from frazil.pipeline import PipelineSpec
 from frazil.protocol.plan import (
     Cut,
@@ -272,8 +272,14 @@ class Engine:
                 return PlannedEpoch(self._next_epoch, span, base, skipped, token, registers), 0.0
 
     def _unless_replaced(self, error: FrazilError) -> FrazilError:
-        """What the source shows may follow from what a newer coordinator did; then being fenced is the news."""
+        """What the source shows may follow from what a newer coordinator did; then being fenced is the news.
+
+        Or a commit of our own has landed late, and what the source no longer has is in the table.
+        """
+        before = self._coordinator.frontier
         self._coordinator.resync()
+        if self._coordinator.frontier != before:
+            return CommitOutcomeUnknown("a commit given up for lost has landed after all; planning again behind it")
         return error
 
     def _launch(self, planned: PlannedEpoch) -> None:
