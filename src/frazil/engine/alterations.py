@@ -29,4 +29,4 @@ def _beyond(one: Schema, other: Schema) -> tuple[str, ...]:
     """Fields of one schema that the other has not, or knows by another name."""
     names = {one.find_field(name).field_id: name for name in one.column_names}
     known = {other.find_field(name).field_id: name for name in other.column_names}
-    return tuple(name for field_id, name in names.items() if known.get(field_id) != name)
+    return tuple(sorted(name for field_id, name in names.items() if known.get(field_id) != name))
