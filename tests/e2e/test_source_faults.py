@@ -163,13 +163,15 @@ def test_a_broker_rebuilt_under_its_old_address_stops_the_pipeline(rig: Any, tmp
 
     with Broker(tmp_path / "broker") as broker:
         rig.bootstrap = rig.tree["source"]["kafka"]["bootstrap.servers"] = broker.bootstrap
-        admin_of(rig).create_topics([NewTopic(rig.topic, 1, 1)])[rig.topic].result(30)
+        admin = admin_of(rig)
+        admin.create_topics([NewTopic(rig.topic, 1, 1)])[rig.topic].result(30)
         rig.produce_orders(0, 20)
         rig.run()
         broker.kill()
         shutil.rmtree(broker.data_dir / "logs")
         broker.start()
-        admin_of(rig).create_topics([NewTopic(rig.topic, 1, 1)])[rig.topic].result(30)
+        admin = admin_of(rig)
+        admin.create_topics([NewTopic(rig.topic, 1, 1)])[rig.topic].result(30)
         rig.produce_orders(1000, 40)
 
         with pytest.raises(SourceChanged, match="deleted and created again"):

@@ -351,7 +351,7 @@ def test_a_full_disk_under_the_metadata_stops_loudly_and_loses_nothing(
     make_rig: Callable[..., Any], small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FAULT-43: the files are written, their manifests cannot be; the head stays as it was."""
-    monkeypatch.setattr(World, "sleep", lambda *_: None)
+    monkeypatch.setattr("frazil.engine.run.World", lambda **given: World(**given, sleep=lambda _: None))
     rig = make_rig(table={"properties": {"write.metadata.path": small_disk.as_uri()}})
     rig.produce_orders(0, 10)
     rig.run()
