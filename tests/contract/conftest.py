@@ -31,7 +31,6 @@ class Stage(Protocol):
     def write(self, rows: int) -> WrittenFile: ...
     def live_paths(self) -> list[str]: ...
     def append_foreign(self) -> None: ...
-    def conflict_in_next(self) -> None: ...
     def compact_and_expire(self) -> None: ...
     def roll_back(self) -> None: ...
     def recreate(self) -> None: ...
@@ -63,11 +62,6 @@ class MemoryStage:
     def append_foreign(self) -> None:
         self._files += 1
         self.table.append_foreign(f"foreign-{self._files}")
-
-    def conflict_in_next(self) -> None:
-        """Here a commit looks and swaps in one step, so that the other one comes before, and is the cause."""
-        self.append_foreign()
-        self.refuse_next(1)
 
     def compact_and_expire(self) -> None:
         self.table.compact()
@@ -136,18 +130,6 @@ class IcebergStage:
 
     def append_foreign(self) -> None:
         self._spark.sql(f"INSERT INTO {self._name} VALUES (-1)")
-
-    def conflict_in_next(self) -> None:
-        """Somebody else commits when the next commit has looked at the table and not yet replaced its metadata."""
-        observed = self.table._observed
-
-        def outrun(*arguments: Any) -> Any:
-            self.table._observed = observed
-            seen = observed(*arguments)
-            self.append_foreign()
-            return seen
-
-        self.table._observed = outrun
 
     def compact_and_expire(self) -> None:
         self._call("rewrite_data_files", "options => map('rewrite-all', 'true')")

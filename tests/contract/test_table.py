@@ -172,7 +172,7 @@ def test_half_of_all_commits_in_conflict_lose_and_double_nothing(stage: Any) -> 
     def contended(proposal: Any, files: Any) -> Any:
         nonlocal conflicts
         if dice.random() < 0.5:
-            stage.conflict_in_next()
+            stage.before_swap(stage.append_foreign)
             conflicts += 1
         return commit(proposal, files)
 
