@@ -250,7 +250,7 @@ def test_an_unreachable_broker_is_named_within_bounded_time(tmp_path: Path) -> N
         name = "a.b"
         """
     )
-    done = frazil("run", str(file), timeout=100)
+    done = frazil("run", str(file), timeout=200)
     assert done.returncode == 1
     assert "MaxRetriesExceeded" in done.stderr
     assert "127.0.0.1:1" in done.stderr
