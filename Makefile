@@ -4,7 +4,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check simulate bench format clean
+.PHONY: help setup demo test check simulate certify bench format clean
 
 help:  ## print these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ check: setup  ## lint, types, layers and the fast tests: before every commit
 SEEDS  ?= 1000
 simulate: setup  ## run SEEDS=1000 made-up histories of a pipeline, or tell SEED=1234 step by step
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+KILLS  ?= 200
+certify: setup  ## break a real pipeline until KILLS=200 processes were killed, and verify it; SEED=1234 repeats one
+	@$(BIN)/python -m tests.certify --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 bench: setup  ## measure frazil beside Spark's own Kafka source
 	@$(BIN)/python -m frazil.spark.jars bench

@@ -1,4 +1,4 @@
-"""One Spark and one broker for all tests that need a real one, started when the first of them asks."""
+"""One Spark, one broker and one REST catalog for all tests, started when the first asks for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from frazil.demo.broker import Broker
+    from tests.services.proxy import FaultProxy
+    from tests.services.rest import RestCatalog
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +31,23 @@ def broker() -> Iterator[Broker]:
 
     with Broker() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def rest_catalog() -> Iterator[RestCatalog]:
+    from tests.services.rest import RestCatalog
+
+    with RestCatalog() as running:
+        yield running
+
+
+@pytest.fixture
+def rest_proxy(rest_catalog: RestCatalog) -> Iterator[FaultProxy]:
+    """Relays to the REST catalog, until it is armed with faults."""
+    from tests.services.proxy import FaultProxy
+
+    with FaultProxy(rest_catalog.uri) as proxy:
+        yield proxy
 
 
 @pytest.fixture(scope="session")

@@ -117,6 +117,18 @@ def test_an_unknown_catalog_says_so_by_its_kind(frazil: Frazil) -> None:
     assert refused.err.startswith("UnsupportedCatalog catalog.type: 'oracle' is not allowed; allowed are 'sqlite'")
 
 
+@pytest.mark.parametrize("command", ["validate", "run"])
+def test_a_catalog_that_may_lose_a_commit_is_refused_before_spark_starts(frazil: Frazil, command: str) -> None:
+    frazil("init", "orders.toml")
+    file = Path("orders.toml")
+    hadoop = '[catalog]\nprop."catalog-impl" = "org.apache.iceberg.hadoop.HadoopCatalog"'
+    file.write_text(file.read_text(encoding="utf-8").replace("[catalog]", hadoop), encoding="utf-8")
+    refused = frazil(command, "orders.toml")
+    assert refused.code == 2
+    assert refused.err.startswith("UnsupportedCatalog catalog.prop: Iceberg's Hadoop catalog commits by renaming")
+    assert "→ use type" in refused.err
+
+
 def test_a_bad_schema_is_pointed_at_without_starting_spark(frazil: Frazil) -> None:
     frazil("init", "orders.toml")
     file = Path("orders.toml")
@@ -227,3 +239,11 @@ def test_recover_only_looks(frazil: Frazil) -> None:
     frazil("init", "orders.toml")
     shown = frazil("recover", "orders.toml")
     assert (shown.code, "--dry-run" in shown.err) == (2, True)
+
+
+def test_after_a_rollback_there_are_two_choices_and_no_third(frazil: Frazil) -> None:
+    """FAULT-20, CLI-03."""
+    refused = frazil("run", "pipeline.toml", "--on-rollback", "sideways")
+    assert refused.code == 2
+    assert "rewind" in refused.err
+    assert "keep" in refused.err

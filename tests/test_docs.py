@@ -46,6 +46,8 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_the_architecture_names_every_key_of_a_summary() -> None:
     register = Register(Generation(1), "c", Epoch(1), BatchId("b"), Frontier())
     lost = Span({("t", 0): Range(0, 1)})
-    written = EpochSummary("orders", "append", register, EMPTY_SPAN, skipped=lost).properties()
+    written = EpochSummary(
+        "orders", "append", register, EMPTY_SPAN, skipped=lost, read=lost, rewound_from=Frontier(), given_up=lost
+    ).properties()
     page = text(ROOT / "docs" / "ARCHITECTURE.md")
     assert [key for key in written if f"`{key}`" not in page] == []

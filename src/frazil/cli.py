@@ -18,9 +18,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from frazil import __version__
-from frazil.errors import ConfigError, FrazilError, SetupError
+from frazil.errors import ConfigError, FrazilError, SetupError, SparkGone
 from frazil.pipeline import PipelineSpec, load_pipeline
 from frazil.pipeline.secrets import mask
+from frazil.protocol.start import OnRollback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +46,8 @@ _err = Console(stderr=True)
 
 _LOOKING = "local[1]"
 """The master of commands that only look."""
+_SPARK_ENDS_S = 2.0
+"""So long may a JVM take to be gone after its connections are."""
 _EXIT_CONFIG = 2
 _EXIT_ABORTED = 130
 
@@ -128,22 +131,27 @@ def run(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="append to a table that already has data of others")
     ] = False,
+    on_rollback: Annotated[
+        OnRollback | None,
+        typer.Option(
+            "--on-rollback",
+            help="if a table was rolled back or replaced: rewind reads and lands again what it lacks, keep leaves "
+            "it out for good; without it, run stops",
+        ),
+    ] = None,
 ) -> None:
     """Run a pipeline until it is stopped.
 
     The first Ctrl-C or SIGTERM finishes the epochs under way and exits with 0; a second one aborts. Whatever
     happens, the next run goes on from the table.
     """
-    from frazil.engine import Engine, RunOptions, assemble
+    from frazil.engine import RunOptions, run_pipeline
 
     spec = load_pipeline(file)
     stop = threading.Event()
+    options = RunOptions(available_now, take_over, adopt, on_rollback)
     with _spark(spec, master) as spark, _watching(spec) as observer, _signals(stop):
-        parts = assemble(spec, spark)
-        try:
-            Engine(parts, observer, RunOptions(available_now, take_over, adopt), stop).run()
-        finally:
-            parts.source.close()
+        run_pipeline(spec, spark, observer, options, stop)
 
 
 @app.command()
@@ -285,13 +293,22 @@ def demo(
 @contextmanager
 def _spark(spec: PipelineSpec, master: str | None) -> Iterator[SparkSession]:
     from frazil.engine import open_spark
+    from frazil.spark import jvm_has_ended
 
     with _err.status("starting Spark …"):
         spark = open_spark(spec, master)
     try:
         yield spark
+    except Exception as error:
+        if jvm_has_ended(spark, patience_s=0 if isinstance(error, FrazilError) else _SPARK_ENDS_S):
+            raise SparkGone(
+                "Spark's JVM has ended: somebody killed it, or the machine ran out of memory",
+                "run it again, it goes on from the table; spark.conf has spark.driver.memory",
+            ) from error
+        raise
     finally:
-        spark.stop()
+        if not jvm_has_ended(spark):
+            spark.stop()
 
 
 @contextmanager

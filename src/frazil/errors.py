@@ -10,6 +10,7 @@ what the engine does: a transient error is retried with backoff, a terminal one 
     │   ├── StorageUnavailable    kind Io: a file could not be written or read
     │   ├── WorkerFailed          kind Io: a Spark task died of something else
     │   ├── SpanUnavailable       kind Io: planned offsets were gone when a worker came to read them
+    │   ├── TableAltered          kind Transaction: schema, partitioning or order changed while files were written
     │   └── CommitOutcomeUnknown  kind Transaction: nobody knows yet whether the commit landed
     └── TerminalError             stops the pipeline
         ├── ConfigError           kind Config
@@ -25,6 +26,7 @@ what the engine does: a transient error is retried with backoff, a terminal one 
         ├── Fenced                kind Transaction: another coordinator has taken over
         ├── TableChanged          kind Transaction: rolled back, replaced, recreated, not ours
         ├── TableDamaged          kind Io: the table's head points at files that do not exist
+        ├── SparkGone             kind Io: Spark's JVM ended under the pipeline
         ├── CommitConflict        kind CommitConflict: retries ran out against other writers
         └── MaxRetriesExceeded    kind MaxRetriesExceeded: a transient fault that never went away
 
@@ -90,6 +92,12 @@ class SpanUnavailable(TransientError):
     kind = "Io"
 
 
+class TableAltered(TransientError):
+    """The table's schema, partition spec or sort order changed while files were written for it."""
+
+    kind = "Transaction"
+
+
 class CommitOutcomeUnknown(TransientError):
     """A commit was sent and nobody knows whether it landed; its files stay where they are."""
 
@@ -107,7 +115,7 @@ class ConfigError(TerminalError):
 
 
 class UnsupportedCatalog(ConfigError):
-    """The catalog type is not one that frazil knows."""
+    """The catalog is not one that frazil knows, or not one that is known to commit atomically."""
 
     kind = "UnsupportedCatalog"
 
@@ -186,6 +194,12 @@ class TableChanged(TerminalError):
 
 class TableDamaged(TerminalError):
     """The head of the table points at files that do not exist."""
+
+    kind = "Io"
+
+
+class SparkGone(TerminalError):
+    """The JVM that frazil started for Spark has ended, and nothing can be asked or committed without it."""
 
     kind = "Io"
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from frazil.commit import EpochOutcome
 from frazil.commit.coordinator import unique_files
@@ -123,6 +124,36 @@ def test_an_epoch_without_a_span_is_refused_whatever_files_it_brings(shop: Any) 
     nowhere = replace(shop.write(one), span=EMPTY_SPAN)
     with pytest.raises(InvalidState, match="covers nothing"):
         one.commit(nowhere)
+
+
+def test_an_epoch_that_is_in_already_is_a_no_op_with_a_warning(shop: Any) -> None:
+    """EPOCH-15, FAULT-03: also when others have landed since; what was written again is never referenced."""
+    one = shop.started()
+    first = shop.write(one)
+    one.commit(first)
+    one.commit(shop.write(one))
+    before = (shop.anchor.live_paths, shop.dead.live_paths, one.registers)
+    for replayed in (first, replace(first, files={shop.anchor.name: [shop.file(shop.anchor, [])]})):
+        with capture_logs() as logs:
+            assert one.commit(replayed) is None
+        assert [(each["event"], each["epoch"]) for each in logs] == [("epoch is committed already", 1)]
+    assert (shop.anchor.live_paths, shop.dead.live_paths, one.registers) == before
+    one.commit(shop.write(one))
+    shop.require_exactly_once()
+
+
+@pytest.mark.parametrize("end", [11, 15])
+def test_an_epoch_number_that_comes_again_with_another_span_is_refused(shop: Any, end: int) -> None:
+    """EPOCH-15, COMMIT-13: one snapshot per epoch; neither rows hidden nor doubled."""
+    one = shop.started()
+    first = shop.write(one)
+    one.commit(first)
+    before = shop.anchor.live_paths
+    for start in (0, 10):
+        other = shop.written(one, Span({("orders", 0): Range(start, end)}))
+        with pytest.raises(InvalidState, match="epoch 1 is committed, and comes again with another span"):
+            one.commit(replace(other, epoch=first.epoch))
+    assert shop.anchor.live_paths == before
 
 
 @pytest.mark.parametrize(("start", "end"), [(9, 20), (0, 10), (11, 20)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -12,10 +13,11 @@ from frazil.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     Fenced,
+    TableAltered,
     TableChanged,
     TableDamaged,
 )
-from frazil.protocol.commit import Proposal
+from frazil.protocol.commit import Layout, Proposal
 from frazil.protocol.positions import Frontier, Position
 from frazil.protocol.register import BatchId, Epoch, Generation, Register
 from frazil.protocol.retry import Backoff
@@ -104,6 +106,16 @@ def test_when_attempts_run_out_it_says_conflict_and_keeps_the_files(shop: Any, t
     assert table.live_paths == []
     assert table.deleted == set()
     assert len(shop.clock.slept_s) == 3, "nobody waits after the last attempt"
+
+
+def test_files_for_a_table_that_was_altered_are_not_sent_again(shop: Any, table: MemoryTable) -> None:
+    """COMMIT-05, FAULT-41: a retry with the same files could never land."""
+    written = replace(epoch_1(table), layouts=frozenset(file.layout for file in FILES))
+    table.faults.append(Fault.REFUSED)
+    table.alter(Layout(schema_id=1))
+    with pytest.raises(TableAltered, match=r"schema 0, .* the table has schema 1"):
+        land(table, written, FILES, shop.world(), PATIENCE)
+    assert (table.live_paths, table.deleted, shop.clock.slept_s) == ([], set(), [])
 
 
 def test_a_delayed_commit_that_lands_between_probe_and_retry_is_recognised(shop: Any, table: MemoryTable) -> None:

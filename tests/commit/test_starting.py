@@ -10,6 +10,7 @@ from frazil.commit import StopRequested
 from frazil.errors import (
     CatalogUnavailable,
     CommitConflict,
+    CommitOutcomeUnknown,
     Fenced,
     TableChanged,
 )
@@ -61,6 +62,19 @@ def test_a_start_whose_reply_is_lost_has_started(shop: Any) -> None:
     assert [record.action for record in shop.history()] == ["start"]
     one.commit(shop.write(one))
     shop.require_exactly_once()
+
+
+def test_a_first_start_that_lands_late_decides_latest_once_also_for_the_same_coordinator(shop: Any) -> None:
+    """FAULT-10: found by the simulation; its second attempt has the same name, and other starting offsets."""
+    one = shop.coordinator()
+    shop.dead.faults.append(Fault.DELAYED)
+    shop.dead.meanwhile.append(lambda: setattr(shop.dead, "silences", SILENCE))
+    with pytest.raises(CommitOutcomeUnknown):
+        one.start(lambda: shop.beginning(1))
+    shop.dead.meanwhile.append(shop.dead.release)
+    started = one.start(lambda: shop.beginning(15))
+    assert started.frontier == shop.beginning(1)
+    assert shop.anchor.observe("orders").register.frontier == shop.beginning(1)
 
 
 @pytest.mark.parametrize("where", ["anchor", "dead"])
@@ -187,7 +201,8 @@ def test_a_rolled_back_table_is_noticed_and_names_the_choice(shop: Any) -> None:
     with pytest.raises(TableChanged, match="rolled back or replaced") as stop:
         shop.coordinator().start(fail, take_over=True)
     assert "set the current snapshot to" in stop.value.remedy
-    assert "--adopt" in stop.value.remedy
+    assert "--on-rollback rewind" in stop.value.remedy
+    assert "--on-rollback keep" in stop.value.remedy
 
 
 def test_a_rollback_followed_by_expiry_is_noticed_too(shop: Any) -> None:

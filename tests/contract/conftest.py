@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +17,8 @@ from frazil.table.memory import Fault, MemoryTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from frazil.pipeline.spec import CatalogSection
 
 
 class Stage(Protocol):
@@ -32,6 +35,8 @@ class Stage(Protocol):
     def compact_and_expire(self) -> None: ...
     def roll_back(self) -> None: ...
     def recreate(self) -> None: ...
+    def alter(self, what: str) -> None: ...
+    def before_swap(self, deed: Callable[[], None]) -> None: ...
     def lose_next_reply(self) -> None: ...
     def refuse_next(self, times: int) -> None: ...
 
@@ -47,7 +52,10 @@ class MemoryStage:
         self._files += 1
         path = f"{self.location}/file-{self._files}"
         self.table.stored.add(path)
-        return WrittenFile(self.table.name, path, 0, 0, rows, 100)
+        now = self.table.observe("pipe").layout
+        return WrittenFile(
+            self.table.name, path, now.spec_id, now.schema_id, rows, 100, sort_order_id=now.sort_order_id
+        )
 
     def write_changes(self, *ids: int) -> list[WrittenFile]:
         """One row for each id, and deletes of the rows that they had before."""
@@ -70,6 +78,18 @@ class MemoryStage:
     def recreate(self) -> None:
         self.table.recreate()
 
+    def alter(self, what: str) -> None:
+        now = self.table.observe("pipe").layout
+        name = {"schema": "schema_id", "partitioning": "spec_id", "order": "sort_order_id"}[what]
+        self.table.alter(replace(now, **{name: getattr(now, name) + 1}))
+
+    def before_swap(self, deed: Callable[[], None]) -> None:
+        def once() -> None:
+            self.table.before_swap = lambda: None
+            deed()
+
+        self.table.before_swap = once
+
     def lose_next_reply(self) -> None:
         self.table.faults.append(Fault.REPLY_LOST)
 
@@ -78,19 +98,20 @@ class MemoryStage:
 
 
 class IcebergStage:
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    """A table in a namespace of its own, because the catalog may be a server that many tests share."""
+
+    def __init__(self, spark: SparkSession, section: CatalogSection) -> None:
         from frazil.pipeline.schema import parse_schema
-        from frazil.pipeline.spec import CatalogSection, TableSection
+        from frazil.pipeline.spec import TableSection
         from frazil.table.iceberg import IcebergCatalog, TableWish, spark_catalog_conf
 
-        section = CatalogSection(warehouse=str(folder), name=f"c{abs(hash(str(folder))):x}")
         for key, value in spark_catalog_conf(section).items():
             spark.conf.set(key, value)
         self._spark = spark
-        self._name = f"{section.name}.shop.orders"
-        self._wish = TableWish("shop.orders", parse_schema("id BIGINT"))
+        self._wish = TableWish(f"shop_{uuid.uuid4().hex[:12]}.orders", parse_schema("id BIGINT"))
+        self._name = f"{section.name}.{self._wish.name}"
         self._catalog = IcebergCatalog(spark, section)
-        self._section = TableSection(name="shop.orders")
+        self._section = TableSection(name=self._wish.name)
         self.table: Any = self._catalog.open(self._wish)
         self._files = 0
 
@@ -129,20 +150,36 @@ class IcebergStage:
         self._spark.sql(f"INSERT INTO {self._name} VALUES (-1)")
 
     def compact_and_expire(self) -> None:
-        catalog = self._name.split(".")[0]
-        call = f"CALL {catalog}.system"
-        self._spark.sql(f"{call}.rewrite_data_files(table => 'shop.orders', options => map('rewrite-all', 'true'))")
-        everything = "older_than => TIMESTAMP '2100-01-01', retain_last => 1"
-        self._spark.sql(f"{call}.expire_snapshots(table => 'shop.orders', {everything})")
+        self._call("rewrite_data_files", "options => map('rewrite-all', 'true')")
+        self._call("expire_snapshots", "older_than => TIMESTAMP '2100-01-01', retain_last => 1")
 
     def roll_back(self) -> None:
-        catalog = self._name.split(".")[0]
         ids = [r[0] for r in self._spark.sql(f"SELECT snapshot_id FROM {self._name}.history").collect()]
-        self._spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('shop.orders', {ids[-2]})")
+        self._call("rollback_to_snapshot", f"snapshot_id => {ids[-2]}")
 
     def recreate(self) -> None:
         self._spark.sql(f"DROP TABLE {self._name}")
         self._catalog.open(self._wish)
+
+    def alter(self, what: str) -> None:
+        change = {
+            "schema": "ADD COLUMN more STRING",
+            "partitioning": "ADD PARTITION FIELD bucket(4, id)",
+            "order": "WRITE LOCALLY ORDERED BY id",
+        }[what]
+        self._spark.sql(f"ALTER TABLE {self._name} {change}")
+
+    def before_swap(self, deed: Callable[[], None]) -> None:
+        """Inside the next commit, as soon as its base was looked at."""
+        observed = self.table._observed
+
+        def once(*arguments: Any) -> Any:
+            seen = observed(*arguments)
+            self.table._observed = observed
+            deed()
+            return seen
+
+        self.table._observed = once
 
     def lose_next_reply(self) -> None:
         self._once(lambda commit, proposal, files: (commit(proposal, files), self._fail()))
@@ -150,6 +187,10 @@ class IcebergStage:
     def refuse_next(self, times: int) -> None:
         for _ in range(times):
             self._once(lambda *_: self._fail())
+
+    def _call(self, procedure: str, arguments: str) -> None:
+        catalog = self._name.split(".")[0]
+        self._spark.sql(f"CALL {catalog}.system.{procedure}(table => '{self._wish.name}', {arguments})")
 
     def _fail(self) -> None:
         raise ConnectionError("the reply was lost on its way")
@@ -166,9 +207,18 @@ class IcebergStage:
         self.table.commit = faulty
 
 
-@pytest.fixture(params=["memory", pytest.param("iceberg", marks=pytest.mark.real)])
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+_REAL = [pytest.param(kind, marks=pytest.mark.real) for kind in ("iceberg", "iceberg-rest")]
+
+
+@pytest.fixture(params=["memory", *_REAL])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     if request.param == "memory":
-        yield MemoryStage()
+        return MemoryStage()
+    from frazil.pipeline.spec import CatalogSection
+
+    name = f"c{abs(hash(str(tmp_path))):x}"
+    if request.param == "iceberg":
+        section = CatalogSection(warehouse=str(tmp_path), name=name)
     else:
-        yield IcebergStage(request.getfixturevalue("spark"), tmp_path)
+        section = CatalogSection(type="rest", uri=request.getfixturevalue("rest_catalog").uri, name=name)
+    return IcebergStage(request.getfixturevalue("spark"), section)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from frazil.commit import Coordinator, EpochOutcome, World
-from frazil.errors import CommitConflict, Fenced, TableChanged
+from frazil.errors import CommitConflict, Fenced, TableAltered, TableChanged
 from frazil.protocol.positions import Frontier, Position, Range, Span
 from frazil.protocol.register import Epoch
 from frazil.protocol.retry import Backoff
@@ -173,22 +173,26 @@ def test_foreign_commits_in_between_are_no_obstacle(stage: Any) -> None:
 
 
 def test_half_of_all_commits_in_conflict_lose_and_double_nothing(stage: Any) -> None:
-    """FAULT-12: a foreign writer gets in between load and commit, again and again."""
+    """FAULT-12, COMMIT-06: a foreign writer gets in between load and commit, again and again; each time is told."""
     one = started(stage)
     dice = random.Random(7)
     commit = stage.table.commit
+    conflicts = 0
 
     def contended(proposal: Any, files: Any) -> Any:
+        nonlocal conflicts
         if dice.random() < 0.5:
-            stage.append_foreign()
-            raise ConnectionError("conflict")
+            stage.before_swap(stage.append_foreign)
+            conflicts += 1
         return commit(proposal, files)
 
     stage.table.commit = contended
-    landed: Callable[[int], Any] = lambda n: one.commit(epoch(stage, n, n * 10 - 10, n * 10))  # noqa: E731
-    for number in range(1, 9):
-        landed(number)
+    with capture_logs() as told:
+        for number in range(1, 9):
+            one.commit(epoch(stage, number, number * 10 - 10, number * 10))
     assert spans(stage) == [(n * 10, n * 10 + 10) for n in range(8)]
+    assert conflicts > 2
+    assert [each["event"] for each in told if each["log_level"] == "warning"] == ["commit failed"] * conflicts
 
 
 def test_a_rollback_stops_the_running_and_the_next_coordinator(stage: Any) -> None:
@@ -209,6 +213,37 @@ def test_a_recreated_table_stops_the_running_coordinator(stage: Any) -> None:
     stage.recreate()
     with pytest.raises(TableChanged, match="another table"):
         one.commit(epoch(stage, 2, 10, 20))
+    assert stage.live_paths() == []
+
+
+@pytest.mark.parametrize("what", ["schema", "partitioning", "order"])
+def test_a_table_altered_since_the_files_were_written_takes_them_only_when_written_again(
+    stage: Any, what: str
+) -> None:
+    """COMMIT-05, FAULT-41: schema id, partition spec id and sort order id are part of what a commit requires."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    stage.alter(what)
+    with pytest.raises(TableAltered, match=r"epoch 1 .* the table has schema"):
+        one.commit(outcome)
+    assert stage.live_paths() == []
+
+    one.resync()
+    again = epoch(stage, 1, 0, 10)
+    one.commit(again)
+
+    assert stage.live_paths() == [again.files[stage.table.name][0].path]
+    assert spans(stage) == [(0, 10)]
+
+
+@pytest.mark.parametrize("what", ["schema", "partitioning", "order"])
+def test_a_table_altered_between_the_judgement_and_the_swap_is_judged_again(stage: Any, what: str) -> None:
+    """COMMIT-05, FAULT-41: the swap fails on other metadata than was judged."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    stage.before_swap(lambda: stage.alter(what))
+    with pytest.raises(TableAltered):
+        one.commit(outcome)
     assert stage.live_paths() == []
 
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from frazil.engine import Assembly, Engine, RunOptions, assemble
 from frazil.engine.events import EpochLanded, Event
 from frazil.pipeline import PipelineSpec, parse_pipeline
+from frazil.protocol.start import OnRollback
 from frazil.table.iceberg import IcebergCatalog, IcebergTable, spark_catalog_conf
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Rig:
         available_now: bool = True,
         take_over: bool = True,
         adopt: bool = False,
+        on_rollback: OnRollback | None = None,
         observer: Callable[[Event], None] | None = None,
         prepare: Callable[[Assembly], None] | None = None,
         stop: threading.Event | None = None,
@@ -104,7 +106,7 @@ class Rig:
         if prepare is not None:
             prepare(parts)
         try:
-            Engine(parts, watch, RunOptions(available_now, take_over, adopt), stop).run()
+            Engine(parts, watch, RunOptions(available_now, take_over, adopt, on_rollback), stop).run()
         finally:
             parts.source.close()
         return events
@@ -131,6 +133,16 @@ class Rig:
         table = IcebergCatalog(self.spark, self.spec.catalog).find(self.spec.table.name)
         assert table is not None
         return table
+
+    def roll_back(self, commits: int, name: str | None = None) -> None:
+        """So many snapshots back, with Iceberg's own procedure."""
+        table = name or self.spec.table.name
+        catalog = self.spec.catalog.name
+        history = self.spark.sql(
+            f"SELECT snapshot_id FROM {catalog}.{table}.history WHERE is_current_ancestor ORDER BY made_current_at"
+        ).collect()
+        before = history[-1 - commits][0]
+        self.spark.sql(f"CALL {catalog}.system.rollback_to_snapshot('{table}', {before})")
 
     def call(self, procedure: str, arguments: str) -> list[Row]:
         catalog = self.spec.catalog.name

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +16,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from frazil.engine.events import EpochLanded, EpochPlanned, Event
+from frazil.engine import Assembly
+from frazil.engine.events import EpochLanded, EpochPlanned, Event, Retrying
 from frazil.errors import DataLoss, SourceChanged
 
 pytestmark = pytest.mark.real
@@ -150,6 +155,76 @@ def test_a_recreated_topic_stops_the_pipeline(make_rig: Callable[..., Any]) -> N
     with pytest.raises(SourceChanged, match="deleted and created again"):
         rig.run()
     assert rig.offsets() == rig.every(20)
+
+
+def test_a_broker_rebuilt_under_its_old_address_stops_the_pipeline(rig: Any, tmp_path: Path) -> None:
+    """FAULT-35: address, cluster id, topic and partitions are the same, and there are more records than before."""
+    from frazil.demo.broker import Broker
+
+    with Broker(tmp_path / "broker") as broker:
+        rig.bootstrap = rig.tree["source"]["kafka"]["bootstrap.servers"] = broker.bootstrap
+        admin = admin_of(rig)
+        admin.create_topics([NewTopic(rig.topic, 1, 1)])[rig.topic].result(30)
+        rig.produce_orders(0, 20)
+        rig.run()
+        broker.kill()
+        shutil.rmtree(broker.data_dir / "logs")
+        broker.start()
+        admin = admin_of(rig)
+        admin.create_topics([NewTopic(rig.topic, 1, 1)])[rig.topic].result(30)
+        rig.produce_orders(1000, 40)
+
+        with pytest.raises(SourceChanged, match="deleted and created again"):
+            rig.run()
+    assert rig.offsets() == rig.every(20)
+
+
+def test_an_answer_without_partitions_is_waited_out_while_the_pipeline_runs(
+    make_rig: Callable[..., Any],
+) -> None:
+    """FAULT-37: nothing is read again from the earliest offset, and nothing is skipped."""
+    rig = make_rig(partitions=2)
+    for partition in (0, 1):
+        rig.produce_orders(0, 10, partition)
+    rig.run()
+    for partition in (0, 1):
+        rig.produce_orders(10, 10, partition)
+    forgetful = 0
+
+    def prepare(parts: Assembly) -> None:
+        admin: Any = parts.source._admin  # type: ignore[attr-defined]
+        describe = admin.describe_topics
+
+        def forget(*asked: Any, **more: Any) -> Any:
+            nonlocal forgetful
+            forgetful += 1
+            answers = describe(*asked, **more)
+            if forgetful > 3:
+                return answers
+            found = answers[rig.topic].result(30)
+            answer: Future[Any] = Future()
+            kept = [] if forgetful < 3 else found.partitions[:1]
+            answer.set_result(SimpleNamespace(topic_id=found.topic_id, partitions=kept))
+            return {rig.topic: answer}
+
+        parts.source._admin = Forgetful(admin, forget)  # type: ignore[attr-defined]
+
+    events = rig.run(prepare=prepare)
+
+    assert forgetful > 3
+    assert len([event for event in events if isinstance(event, Retrying)]) == 3
+    assert rig.offsets() == rig.every(20) + rig.every(20, partition=1)
+
+
+class Forgetful:
+    """An admin client whose answers about topics are not the broker's."""
+
+    def __init__(self, admin: Any, describe: Callable[..., Any]) -> None:
+        self._admin = admin
+        self.describe_topics = describe
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._admin, name)
 
 
 def test_a_topic_recreated_between_planning_and_commit_lands_nothing(make_rig: Callable[..., Any]) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from frazil.commit import World
 from frazil.engine import Assembly
 from frazil.engine.events import EpochLanded, EpochWritten, Event
 from frazil.errors import (
     CatalogUnavailable,
+    CommitConflict,
     ConfigError,
     SchemaMismatch,
     TableChanged,
@@ -205,18 +209,6 @@ def test_a_crash_between_the_side_table_and_the_anchor_doubles_no_dead_letter(ma
     assert rig.offsets() == [(0, 0), (0, 2), (0, 4)]
 
 
-def test_a_rolled_back_table_stops_with_the_choice_named(make_rig: Callable[..., Any]) -> None:
-    """FAULT-20: the register outlives a rollback and then points past data that is gone."""
-    rig = make_rig(epoch={"max_records": 10})
-    rig.produce_orders(0, 20)
-    rig.run()
-    before = rig.sql("SELECT snapshot_id FROM {t}.history ORDER BY made_current_at")[-2][0]
-    rig.spark.sql(f"CALL {rig.spec.catalog.name}.system.rollback_to_snapshot('{rig.spec.table.name}', {before})")
-
-    with pytest.raises(TableChanged, match=r"(?s)rolled back or replaced.*set the current snapshot"):
-        rig.run()
-
-
 def test_a_replaced_table_stops_also_after_its_history_expired(make_rig: Callable[..., Any]) -> None:
     """FAULT-20: CREATE OR REPLACE keeps the register; the new history goes back to a snapshot without parent."""
     rig = make_rig()
@@ -265,6 +257,26 @@ def test_a_table_with_data_of_others_is_refused_unless_adopted(make_rig: Callabl
     assert rig.sql("SELECT count(*) FROM {t}")[0][0] == 6
 
 
+def test_a_renamed_pipeline_is_told_whose_table_it_is(make_rig: Callable[..., Any]) -> None:
+    """FAULT-14: under its own name it goes on; nothing is landed again by mistake."""
+    rig = make_rig()
+    rig.produce_orders(0, 10)
+    rig.run()
+    rig.tree["pipeline"]["name"] = "orders-of-today"
+    rig.produce_orders(10, 10)
+
+    with pytest.raises(TableChanged) as refused:
+        rig.run()
+
+    assert "no frontier of this pipeline; it has those of orders" in refused.value.message
+    assert "if this pipeline was renamed, give pipeline.name back: orders" in refused.value.remedy
+    assert "--adopt" in refused.value.remedy
+    assert rig.offsets() == rig.every(10)
+    rig.tree["pipeline"]["name"] = "orders"
+    rig.run()
+    assert rig.offsets() == rig.every(20)
+
+
 def test_a_table_that_cannot_take_the_rows_is_shown_beside_the_declaration(make_rig: Callable[..., Any]) -> None:
     """Nothing is written, not even a start."""
     rig = make_rig(decode={"metadata": False})
@@ -297,32 +309,91 @@ def test_a_broken_catalog_is_never_taken_for_a_missing_table(make_rig: Callable[
     assert rig.offsets() == rig.every(5)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
-def test_a_full_disk_stops_loudly_and_loses_nothing(make_rig: Callable[..., Any], tmp_path: Path) -> None:
-    """FAULT-01, FAULT-43: the fault outlasts the retries, the table stays whole, and room lets it go on."""
-    import subprocess
-
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
     mount = tmp_path / "small"
     mount.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk takes root")
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(mount)], check=False).returncode:
         pytest.skip("this machine lets nobody mount a tmpfs")
-    try:
-        rig = make_rig(catalog={"warehouse": str(mount)})
-        rig.produce_orders(0, 10)
-        rig.run()
-        (mount / "ballast").write_bytes(b"0" * free_bytes(mount))
-        rig.produce([os.urandom(8).hex().encode() for _ in range(10)])
-        rig.produce_orders(20, 1000)
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=False)
 
-        with pytest.raises(TerminalError, match="No space left on device"):
-            rig.run()
 
-        (mount / "ballast").unlink()
+def fill(disk: Path) -> Path:
+    """Leaves no byte free; the file that takes them all."""
+    ballast = disk / "ballast"
+    ballast.write_bytes(b"0" * free_bytes(disk))
+    return ballast
+
+
+def test_a_full_disk_stops_loudly_and_loses_nothing(make_rig: Callable[..., Any], small_disk: Path) -> None:
+    """FAULT-01, FAULT-43: the fault outlasts the retries, the table stays whole, and room lets it go on."""
+    rig = make_rig(catalog={"warehouse": str(small_disk)})
+    rig.produce_orders(0, 10)
+    rig.run()
+    ballast = fill(small_disk)
+    rig.produce([os.urandom(8).hex().encode() for _ in range(10)])
+    rig.produce_orders(20, 1000)
+
+    with pytest.raises(TerminalError, match="No space left on device"):
         rig.run()
-        assert [o for _, o in rig.offsets()] == [*range(10), *range(20, 1020)]
-        assert len(rig.dead_offsets()) == 10
-    finally:
-        subprocess.run(["umount", "-l", str(mount)], check=False)
+
+    ballast.unlink()
+    rig.run()
+    assert [o for _, o in rig.offsets()] == [*range(10), *range(20, 1020)]
+    assert len(rig.dead_offsets()) == 10
+
+
+def test_a_full_disk_under_the_metadata_stops_loudly_and_loses_nothing(
+    make_rig: Callable[..., Any], small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULT-43: the files are written, their manifests cannot be; the head stays as it was."""
+    monkeypatch.setattr("frazil.engine.run.World", lambda **given: World(**given, sleep=lambda _: None))
+    rig = make_rig(table={"properties": {"write.metadata.path": small_disk.as_uri()}})
+    rig.produce_orders(0, 10)
+    rig.run()
+    rig.produce_orders(10, 10)
+    ballast: list[Path] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, EpochWritten):
+            ballast.append(fill(small_disk))
+
+    with pytest.raises(CommitConflict, match=r"in 10 attempts.*No space left on device"):
+        rig.run(observer=watch)
+
+    assert rig.offsets() == rig.every(10)
+    ballast[0].unlink()
+    rig.run()
+    assert rig.offsets() == rig.every(20)
+    assert [r.epoch for r in rig.open_table().history("orders") if r.action == "append"] == [1, 2]
+
+
+def test_a_full_disk_under_the_journal_costs_a_warning_and_no_row(
+    make_rig: Callable[..., Any], small_disk: Path
+) -> None:
+    """FAULT-43: it fills while the pipeline runs; landing goes on, and says what is no longer noted."""
+    rig = make_rig(journal={"dir": str(small_disk / "journal")}, epoch={"max_records": 10})
+    rig.produce_orders(0, 40)
+    filled: list[Path] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, EpochLanded) and not filled:
+            filled.append(fill(small_disk))
+
+    with capture_logs() as told:
+        rig.run(observer=watch)
+
+    warnings = [each for each in told if each["event"] == "the pipeline goes on without its journal"]
+    assert [each["reason"] for each in warnings] == ["No space left on device"]
+    assert rig.offsets() == rig.every(40)
+    filled[0].unlink()
+    rig.produce_orders(40, 10)
+    rig.run()
+    assert rig.offsets() == rig.every(50)
 
 
 def free_bytes(folder: Path) -> int:

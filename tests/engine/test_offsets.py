@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from frazil.engine.offsets import read_offsets, tally_offsets
-from frazil.protocol.positions import Slice
+from frazil.protocol.positions import Range, Slice
 from frazil.protocol.verify.offsets import SAMPLE, Tally, Window
 from frazil.source import Wants
 from frazil.source.generator import GeneratorReader
@@ -76,3 +76,13 @@ def test_a_task_reads_the_offsets_of_its_share_only() -> None:
     task = pa.RecordBatch.from_pydict({"id": [1]})
     read = [row for part in read_offsets(reader, shares, numbers)([task]) for row in part.to_pylist()]
     assert [(row["slot"], row["offset"]) for row in read] == [(0, 3), (1, 8), (1, 9)]
+
+
+def test_missing_offsets_that_were_given_up_are_told_apart() -> None:
+    """FAULT-20."""
+    window = Window(("t", 0), 0, 0, 40, 40, (Range(10, 12), Range(20, 30)))
+    some = batch([(0, offset, 1, 0, 0) for offset in (9, 10, 11, 12, 29, 30)])
+    (result,) = tally_offsets([window])([some])
+    (tally,) = (Tally(**values) for values in json.loads(result["tallies"][0].as_py()).values())
+    assert (tally.missing, tally.samples["missing"]) == (3, [9, 12, 30])
+    assert (tally.given_up, tally.samples["given_up"]) == (3, [10, 11, 29])

@@ -74,6 +74,7 @@ class Pipeline:
         self.written: dict[str, range] = {}
         monkeypatch.setattr(running, "write_epoch", self.write)
         monkeypatch.setattr(running, "SOURCE", Backoff(base_s=0.001, max_s=0.002, attempts=10))
+        monkeypatch.setattr(running, "START", Backoff(base_s=0.001, max_s=0.002, attempts=4))
         monkeypatch.setattr(running, "_POLL_S_MIN", 0.001)
         monkeypatch.setattr(running, "_POLL_S_MAX", 0.002)
 
@@ -309,3 +310,76 @@ def test_a_carried_epoch_is_no_progress_that_resets_the_count_of_faults(pipeline
     pipeline.source.log = Log(0, 20)
     with pytest.raises(MaxRetriesExceeded):
         pipeline.engine().run()
+
+
+@pytest.mark.timeout(20)
+class TestStarting:
+    """A start waits faults out as the engine does later on."""
+
+    def test_a_catalog_and_brokers_that_come_up_late_are_waited_for(self, pipeline: Pipeline) -> None:
+        """SRC-04, COMMIT-11."""
+        pipeline.source.log = Log(0, 10)
+        pipeline.table.silences = 7
+        starting, faults = pipeline.source.starting_frontier, deque([SourceUnavailable("no broker")] * 2)
+
+        def resolve() -> Frontier:
+            if faults:
+                raise faults.popleft()
+            return starting()
+
+        pipeline.source.starting_frontier = resolve  # type: ignore[method-assign]
+        pipeline.engine().run()
+        assert pipeline.rows() == list(range(10))
+        assert [event.attempt for event in pipeline.told(Retrying)] == [1, 2, 3, 4]
+
+    def test_what_stays_away_is_named(self, pipeline: Pipeline) -> None:
+        """CLI-03, SRC-04."""
+        pipeline.table.silences = 99
+        with pytest.raises(MaxRetriesExceeded, match=r"gave up after 4 attempts: shop\.orders gave no answer"):
+            pipeline.engine().run()
+
+    def test_a_start_whose_outcome_is_unknown_is_made_again(self, pipeline: Pipeline) -> None:
+        """FAULT-07, FAULT-10."""
+        pipeline.source.log = Log(0, 10)
+        pipeline.table.faults.append(Fault.REPLY_LOST)
+        commit = pipeline.table.commit
+
+        def fall_silent(*arguments: Any) -> Any:
+            pipeline.table.silences = 3
+            pipeline.table.commit = commit  # type: ignore[method-assign]
+            return commit(*arguments)
+
+        pipeline.table.commit = fall_silent  # type: ignore[method-assign]
+        pipeline.engine().run()
+        assert pipeline.rows() == list(range(10))
+        assert [r.generation for r in pipeline.table.history("orders") if r.action == "start"] == [1, 2]
+
+    def test_a_wish_to_stop_ends_the_waiting(self, pipeline: Pipeline) -> None:
+        pipeline.table.silences = 99
+        pipeline.stop.set()
+        pipeline.engine().run()
+        assert pipeline.table.live_paths == []
+
+
+@pytest.mark.timeout(20)
+def test_records_that_retention_took_after_a_late_landing_are_not_lost(pipeline: Pipeline) -> None:
+    """FAULT-10, FAULT-33: found by the simulation; the table has them, though its coordinator did not know yet."""
+    pipeline.source.log = Log(0, 20)
+    pipeline.table.faults.extend([Fault.NONE, Fault.DELAYED])
+    commit = pipeline.table.commit
+
+    def fall_silent(proposal: Any, files: Any) -> Any:
+        if files and Fault.DELAYED in pipeline.table.faults:
+            pipeline.table.silences = 3
+        return commit(proposal, files)
+
+    def take(looks: int) -> None:
+        if pipeline.table.delayed and pipeline.told(Retrying):
+            pipeline.table.release()
+            pipeline.source.log = Log(10, 20)
+
+    pipeline.table.commit = fall_silent  # type: ignore[method-assign]
+    pipeline.source.on_observe = take
+    pipeline.engine().run()
+    assert pipeline.source.log.earliest == 10
+    assert pipeline.rows() == list(range(20))

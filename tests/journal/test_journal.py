@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import resource
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,6 +29,7 @@ from frazil.protocol.entries import (
     FileNoted,
     FilesWritten,
     OrphansDeleted,
+    SchemaChanged,
     Started,
     TableTouched,
 )
@@ -47,13 +50,14 @@ def landed(number: int) -> EpochLanded:
 
 EVERY_KIND: list[Entry] = [
     Started(3, "c1", 7, FRONTIER, "host/1/2.0"),
+    SchemaChanged("shop.orders", 1, 2, ("place", "place.city"), ("name",)),
     begun(8),
     FilesWritten(8, f"{8:012x}", (FileNoted("shop.orders", "file:/a ö.parquet", 10, 3, "crc"),)),
     landed(8),
     EpochCarried(9, "t9"),
     EpochAbandoned(10, "t10", "a task died"),
     OrphansDeleted(("t10",), ("file:/a", "file:/b")),
-    Checkpoint(1, 8, 8, 2, FRONTIER, {"shop.orders": 8}, (begun(11),)),
+    Checkpoint(1, 8, 8, 2, FRONTIER, {"shop.orders": 8}, (replace(begun(11), winners=("a",)),), {"uuid": 2}),
 ]
 
 
@@ -83,7 +87,7 @@ def crash(journal: Journal) -> None:
 
 @pytest.mark.parametrize("entry", EVERY_KIND, ids=lambda entry: type(entry).__name__)
 def test_every_kind_of_entry_survives_the_trip(entry: Entry) -> None:
-    """REC-02, REC-03, REC-04, REC-05, REC-06, REC-07, REC-08, REC-24."""
+    """REC-02, REC-03, REC-04, REC-05, REC-06, REC-07, REC-08, REC-09, REC-24."""
     assert decode(encode(Recorded(12, entry))) == Recorded(12, entry)
 
 
@@ -275,6 +279,26 @@ def test_a_full_disk_costs_one_warning_and_the_entries_before_it_stay(
     again = opened(tmp_path, clock)
     again.append(begun(5))
     assert [each.entry for each in read_journal(tmp_path).recorded] == [begun(1), begun(5)]
+
+
+def test_a_disk_that_refuses_to_sync_costs_one_warning_and_nothing_is_taken_for_noted(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULT-43: some file systems find out that they are full only when they sync."""
+    journal = opened(tmp_path, clock)
+    journal.append(begun(1))
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with capture_logs() as told:
+        journal.append(begun(2), durable=True)
+        journal.append(begun(3), durable=True)
+
+    assert [each["reason"] for each in told] == ["No space left on device"]
+    assert not journal.is_kept
+    assert list(journal.state.incomplete) == [f"{1:012x}"]
 
 
 def test_a_journal_that_makes_no_sense_costs_one_warning(tmp_path: Path, clock: Clock) -> None:

@@ -7,16 +7,20 @@ from dataclasses import replace
 import pytest
 
 from frazil.errors import Fenced as FencedError
-from frazil.errors import TableChanged
+from frazil.errors import TableChanged, TransientError
 from frazil.protocol.commit import (
     AlreadyCommitted,
+    Altered,
     Fenced,
+    Held,
+    Layout,
     Overtaken,
     Proceed,
     Proposal,
     Standing,
     TableObserved,
     Unexpected,
+    altered,
     fenced,
     judge,
 )
@@ -38,6 +42,7 @@ def register(generation: int = 2, coordinator: str = "us", epoch: int = 5, batch
 
 
 BEFORE = register(epoch=5)
+HELD = Frontier({("t", 0): Position(30)})
 PROPOSAL = Proposal("orders", "uuid-1", BEFORE, register(epoch=6), {})
 START = Proposal("orders", "uuid-1", BEFORE, register(generation=3, coordinator="new", epoch=5, batch="start"), {})
 FIRST = Proposal("orders", "uuid-1", None, register(generation=1, epoch=0, batch="start"), {})
@@ -147,7 +152,8 @@ def test_a_table_that_was_rolled_back_below_the_predecessor_is_refused() -> None
     assert "rolled back or replaced" in problem.message
     assert "epoch 5 was committed in snapshot 105" in problem.message
     assert "set the current snapshot to 105" in problem.remedy
-    assert "--adopt" in problem.remedy
+    assert "--on-rollback rewind" in problem.remedy
+    assert "--on-rollback keep" in problem.remedy
 
 
 def test_a_table_without_a_register_cannot_be_rolled_back() -> None:
@@ -165,3 +171,62 @@ def test_a_judgement_changes_with_the_table_and_with_nothing_else() -> None:
     """It runs again on every retry of a commit and must then say the same."""
     for found in (None, BEFORE, register(3, "them")):
         assert judge(seen(found), PROPOSAL).__class__ is judge(seen(found), PROPOSAL).__class__
+
+
+class TestAltered:
+    """COMMIT-05, FAULT-41: the epoch is written again for the table as it is."""
+
+    WRITTEN = replace(PROPOSAL, layouts=frozenset({Layout(1, 2, 3)}))
+
+    @pytest.mark.parametrize("layout", [Layout(9, 2, 3), Layout(1, 9, 3), Layout(1, 2, 9)])
+    def test_files_for_another_schema_spec_or_order_are_refused(self, layout: Layout) -> None:
+        assert judge(replace(seen(BEFORE), layout=layout), self.WRITTEN) == Altered(layout)
+
+    def test_files_for_the_table_as_it_is_proceed(self) -> None:
+        assert judge(replace(seen(BEFORE), layout=Layout(1, 2, 3)), self.WRITTEN) == Proceed()
+
+    def test_a_commit_without_files_proceeds_whatever_the_table_is_like(self) -> None:
+        assert judge(replace(seen(BEFORE), layout=Layout(9, 9, 9)), PROPOSAL) == Proceed()
+
+    def test_what_landed_before_the_table_was_altered_has_landed(self) -> None:
+        found = replace(seen(self.WRITTEN.register), layout=Layout(9, 9, 9))
+        assert isinstance(judge(found, self.WRITTEN), AlreadyCommitted)
+
+    def test_a_newer_coordinator_comes_first(self) -> None:
+        found = register(3, "them", 5)
+        assert judge(replace(seen(found), layout=Layout(9, 9, 9)), self.WRITTEN) == Fenced(found)
+
+    def test_the_message_names_both_and_is_worth_another_try(self) -> None:
+        told = altered("shop.orders", self.WRITTEN, Layout(4, 2, 3))
+        assert isinstance(told, TransientError)
+        assert "schema 1, partition spec 2, sort order 3" in told.message
+        assert "schema 4, partition spec 2, sort order 3" in told.message
+
+
+class TestAmends:
+    """FAULT-20: a start that the user has told what to do about a rollback."""
+
+    start = replace(START, holds=HELD)
+
+    def rolled_back(self, held: Frontier | None) -> TableObserved:
+        lost = Held(held, None)
+        return replace(seen(BEFORE, Standing.ROLLED_BACK), held=lost)
+
+    def test_it_lands_on_the_head_that_was_decided_upon(self) -> None:
+        assert judge(self.rolled_back(HELD), self.start) == Proceed()
+
+    @pytest.mark.parametrize("held", [Frontier(), Frontier({("t", 0): Position(20)}), None])
+    def test_it_is_refused_by_a_head_that_was_moved_once_more(self, held: Frontier | None) -> None:
+        assert "rolled back" in error(judge(self.rolled_back(held), self.start)).message
+
+    def test_it_is_refused_by_a_head_that_was_restored_meanwhile(self) -> None:
+        """Going back then would land rows twice that are there again."""
+        assert "restored" in error(judge(seen(BEFORE), self.start)).message
+
+    def test_an_epoch_is_refused_whatever_the_head_holds(self) -> None:
+        assert isinstance(judge(self.rolled_back(HELD), PROPOSAL), Unexpected)
+
+    def test_once_landed_it_is_recognised_and_a_newer_coordinator_still_fences(self) -> None:
+        assert isinstance(judge(seen(self.start.register), self.start), AlreadyCommitted)
+        newer = register(generation=9, coordinator="newest", epoch=5)
+        assert isinstance(judge(seen(newer), self.start), Fenced)

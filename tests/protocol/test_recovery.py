@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from frazil.protocol.entries import (
@@ -17,7 +19,15 @@ from frazil.protocol.entries import (
     TableTouched,
 )
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Position
-from frazil.protocol.recovery import INCOMPLETE_MAX, RecoveryState, orphans, plan_search, replay
+from frazil.protocol.recovery import (
+    INCOMPLETE_MAX,
+    OrphanKind,
+    RecoveryState,
+    orphan_kind,
+    orphans,
+    plan_search,
+    replay,
+)
 
 T, U = "0123456789ab", "ba9876543210"
 ATTEMPT = "cafecafecafe"
@@ -118,6 +128,38 @@ def test_only_a_name_with_writer_epoch_and_token_is_found(path: str, found: bool
     """Never files of another writer, of another attempt, or of somebody's compaction."""
     (search,) = plan_search(replay([EpochBegun(4, T, "b", EMPTY_SPAN, (ANCHOR,))]), UUIDS)
     assert search.finds(path, "orders") is found
+
+
+def test_of_a_landed_epoch_only_files_of_attempts_that_spark_gave_up_are_found() -> None:
+    """FAULT-04: and none at all where every task ran once."""
+    begun = EpochBegun(4, T, "b", EMPTY_SPAN, (ANCHOR,))
+    landed = EpochLanded(4, T, "b", Frontier(), {}, 1)
+    assert plan_search(replay([begun, landed]), UUIDS) == []
+
+    twice = replay([begun, replace(landed, winners=(ATTEMPT,))])
+    for state in (twice, replay([twice.checkpoint(0)])):
+        (search,) = plan_search(state, UUIDS)
+        assert not search.finds(f"orders-e4-t0-{T}-{ATTEMPT}-00001.parquet", "orders")
+        assert search.finds(f"orders-e4-t0-{T}-{U}-00001.parquet", "orders")
+    assert replay([begun, replace(landed, winners=(ATTEMPT,)), OrphansDeleted((T,), ())]).incomplete == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (f"data/day=1/orders-e4-t0-orders-0-0-9-{T}-{ATTEMPT}-00001.parquet", OrphanKind.DATA_FILE),
+        ("metadata/0a1b2c3d-m0.avro", OrphanKind.MANIFEST),
+        ("metadata/snap-42-1-0a1b2c3d.avro", OrphanKind.MANIFEST_LIST),
+        ("metadata/20260101_00001-abc.stats", OrphanKind.STATISTICS),
+        ("metadata/deletes.puffin", OrphanKind.STATISTICS),
+        ("metadata/partition-stats-42-abc.parquet", OrphanKind.STATISTICS),
+        ("metadata/00003-abc.metadata.json", OrphanKind.UNKNOWN),
+        ("data/part-00000.parquet", OrphanKind.UNKNOWN),
+    ],
+)
+def test_an_orphan_is_known_by_its_name(name: str, kind: OrphanKind) -> None:
+    """REC-15."""
+    assert orphan_kind(f"s3://lake/{name}") is kind
 
 
 def test_what_a_snapshot_references_is_no_orphan() -> None:

@@ -9,10 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frazil.errors import TableChanged
-from frazil.protocol.commit import Sign, Standing, TableObserved
-from frazil.protocol.positions import Frontier, Position
+from frazil.protocol.commit import Held, Sign, Standing, TableObserved
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Position, Range, Span
 from frazil.protocol.register import BatchId, Epoch, Generation, Register
-from frazil.protocol.start import Begin, Circumstances, Resume, Stop, Wait, decide_start, side_frontier
+from frazil.protocol.start import (
+    Amends,
+    Begin,
+    Circumstances,
+    OnRollback,
+    Resume,
+    Stop,
+    Wait,
+    begin_at,
+    decide_start,
+    side_frontier,
+)
 
 NOW_MS = 1_000_000_000
 LATER = Circumstances(NOW_MS)
@@ -62,6 +73,16 @@ def stopped(decision: object) -> TableChanged:
 def test_nothing_anywhere_begins() -> None:
     assert decide_start(table("main"), [], LATER) == Begin(Generation(1), Epoch(0))
     assert decide_start(table("main"), [table("dead"), table("late")], LATER) == Begin(Generation(1), Epoch(0))
+
+
+def test_data_of_another_pipeline_is_refused_with_its_name() -> None:
+    """FAULT-14: a pipeline that was renamed would land everything again."""
+    theirs = replace(table("main", data=True), other_writers=("orders", "orders-2"))
+    problem = stopped(decide_start(theirs, [], LATER))
+    assert "no frontier of this pipeline; it has those of orders, orders-2" in problem.message
+    assert "give pipeline.name back: orders or orders-2" in problem.remedy
+    assert "--adopt" in problem.remedy
+    assert "it has those" not in stopped(decide_start(table("main", data=True), [], LATER)).message
 
 
 def test_a_table_with_snapshots_but_without_rows_is_as_good_as_new() -> None:
@@ -219,3 +240,121 @@ def test_a_side_table_takes_rows_from_the_later_of_both_frontiers(
 
 def test_a_side_table_that_is_new_begins_with_the_anchor() -> None:
     assert side_frontier(None, at(70)) == at(70)
+
+
+REWIND = replace(LATER, on_rollback=OnRollback.REWIND)
+KEEP = replace(LATER, on_rollback=OnRollback.KEEP)
+
+
+def span(start: int, end: int) -> Span:
+    return Span({("t", 0): Range(start, end)})
+
+
+def rolled_back(
+    name: str, epoch: int, offset: int, held: Frontier | None, lost: Span | None = None, *, data: bool = True
+) -> TableObserved:
+    seen = table(name, epoch, offset, standing=Standing.ROLLED_BACK, data=data)
+    return replace(seen, held=Held(held, lost))
+
+
+class TestRollback:
+    """FAULT-20, COMMIT-13: the two tables on rollbacks in `protocol/start.py`, line by line."""
+
+    main = rolled_back("main", 7, 70, at(40), span(40, 70))
+
+    def test_without_a_word_both_choices_are_named(self) -> None:
+        remedy = stopped(decide_start(self.main, [], LATER)).remedy
+        assert "--on-rollback rewind" in remedy
+        assert "--on-rollback keep" in remedy
+        assert "set the current snapshot to 8" in remedy
+
+    def test_rewind_goes_back_to_what_the_head_holds_but_no_epoch_back(self) -> None:
+        decision = decide_start(self.main, [table("dead", 7, 70)], REWIND)
+        amends = {"main": Amends(at(40), at(40), rewound_from=at(70))}
+        assert decision == Resume(Generation(2), Epoch(7), at(40), amends)
+
+    def test_keep_goes_on_from_the_register_and_names_what_is_given_up(self) -> None:
+        decision = decide_start(self.main, [table("dead", 7, 70)], KEEP)
+        assert decision == Resume(
+            Generation(2), Epoch(7), at(70), {"main": Amends(at(40), at(70), given_up=span(40, 70))}
+        )
+
+    def test_rewind_takes_side_tables_back_that_lost_nothing_before_the_anchors_place(self) -> None:
+        side = rolled_back("dead", 7, 65, at(10), span(40, 65))
+        decision = decide_start(self.main, [side], REWIND)
+        assert isinstance(decision, Resume)
+        assert decision.amends["dead"] == Amends(at(10), at(10), rewound_from=at(65))
+
+    @pytest.mark.parametrize("lost", [span(39, 65), None])
+    def test_rewind_stops_if_rows_of_a_side_table_would_not_come_back(self, lost: Span | None) -> None:
+        problem = stopped(decide_start(self.main, [rolled_back("dead", 7, 65, at(10), lost)], REWIND))
+        assert "dead was rolled back" in problem.message
+        assert "--on-rollback keep" in problem.remedy
+
+    def test_rewind_of_a_side_table_alone_brings_back_only_what_it_was_ahead(self) -> None:
+        ahead = rolled_back("dead", 8, 80, at(60), span(70, 80))
+        decision = decide_start(table("main", 7, 70), [ahead], REWIND)
+        assert isinstance(decision, Resume)
+        assert (decision.frontier, decision.epoch) == (at(70), 8)
+        behind = rolled_back("dead", 7, 70, at(60), span(60, 70))
+        assert "offsets 60 to 69" in stopped(decide_start(table("main", 7, 70), [behind], REWIND)).message
+
+    def test_keep_of_a_side_table_alone_gives_up_its_rows_only(self) -> None:
+        decision = decide_start(table("main", 7, 70), [rolled_back("dead", 7, 65, at(10))], KEEP)
+        amends = {"dead": Amends(at(10), at(65), given_up=span(10, 65))}
+        assert decision == Resume(Generation(2), Epoch(7), at(70), amends)
+
+    def test_rewinding_to_nothing_begins_at_the_starting_offsets(self) -> None:
+        main = rolled_back("main", 7, 70, Frontier(), data=False)
+        side = rolled_back("dead", 7, 65, Frontier(), span(5, 65), data=False)
+        begin = decide_start(main, [side], REWIND)
+        assert isinstance(begin, Begin)
+        resume = begin_at(begin, main, [side], at(5))
+        assert isinstance(resume, Resume)
+        assert resume.amends == {
+            "main": Amends(Frontier(), at(5), rewound_from=at(70)),
+            "dead": Amends(Frontier(), at(5), rewound_from=at(65)),
+        }
+        assert "offsets 5 to 5" in stopped(begin_at(begin, main, [side], at(6))).message
+
+    def test_starting_offsets_beyond_the_register_are_refused(self) -> None:
+        """`latest`, say: who begins again would leave out what nobody has read."""
+        main = rolled_back("main", 7, 70, Frontier(), data=False)
+        begin = decide_start(main, [], REWIND)
+        assert isinstance(begin, Begin)
+        assert "t[0] offsets 70 to 99" in stopped(begin_at(begin, main, [], at(100))).message
+
+    def test_rows_without_a_snapshot_of_ours_are_not_doubled_unasked(self) -> None:
+        """CREATE OR REPLACE … AS SELECT may have copied them."""
+        main = rolled_back("main", 7, 70, Frontier())
+        assert "--adopt" in stopped(decide_start(main, [], REWIND)).remedy
+        assert isinstance(decide_start(main, [], replace(REWIND, adopt=True)), Begin)
+        kept = decide_start(main, [], KEEP)
+        assert isinstance(kept, Resume)
+        assert kept.amends["main"].given_up == span(0, 70)
+
+    @pytest.mark.parametrize("told", [REWIND, KEEP])
+    def test_a_head_that_holds_more_or_nobody_knows_what_stops(self, told: Circumstances) -> None:
+        assert "branch" in stopped(decide_start(rolled_back("main", 7, 70, at(71)), [], told)).message
+        assert "expired" in stopped(decide_start(rolled_back("main", 7, 70, None), [], told)).message
+
+    @pytest.mark.parametrize(("lost", "offset"), [(Span({("t", 1): Range(3, 9)}), 3), (EMPTY_SPAN, 0), (None, 0)])
+    def test_a_partition_that_came_later_goes_back_to_where_it_began(self, lost: Span | None, offset: int) -> None:
+        """Found by the simulation: from its present beginning on, what retention took would be lost in silence."""
+        two = Frontier({("t", 0): Position(70), ("t", 1): Position(9)}, {"t": "id"})
+        main = rolled_back("main", 7, 70, at(40), lost)
+        assert main.register is not None
+        decision = decide_start(replace(main, register=replace(main.register, frontier=two)), [], REWIND)
+        assert isinstance(decision, Resume)
+        assert decision.frontier.offset(("t", 1)) == offset
+
+    def test_a_recreated_table_is_not_covered(self) -> None:
+        """FAULT-38."""
+        other = replace(self.main, register=register("main", 7, 70, uuid="another uuid"))
+        for told in (REWIND, KEEP):
+            assert "another table" in stopped(decide_start(other, [], told)).message
+
+    @pytest.mark.parametrize("told", [REWIND, KEEP])
+    def test_tables_that_were_not_rolled_back_start_as_ever(self, told: Circumstances) -> None:
+        tables = table("main", 7, 70), [table("dead", 5, 50)]
+        assert decide_start(*tables, told) == decide_start(*tables, LATER)

@@ -55,12 +55,25 @@ class Story:
         self._parent = first_parent
         self._rows = 0
 
-    def start(self, generation: int = 1, epoch: int | None = None) -> Story:
+    def start(
+        self,
+        generation: int = 1,
+        epoch: int | None = None,
+        given_up: Span = EMPTY_SPAN,
+        rewound_from: Frontier | None = None,
+    ) -> Story:
         coordinator = f"c{generation}"
         name = start_id("orders", self.table, Generation(generation), coordinator)
-        return self._commit(
+        self._commit(
             "start", Generation(generation), coordinator, epoch or self.register.epoch, name, EMPTY_SPAN, NO_COUNTS
         )
+        ends = {p: Position(r.end) for p, r in given_up.ranges.items()}
+        frontier = Frontier({**self.register.frontier.positions, **ends}, NO_TOPIC_IDS)
+        self.register = replace(self.register, frontier=frontier)
+        summary = EpochSummary("orders", "start", self.register, given_up=given_up, rewound_from=rewound_from)
+        last = self.history[-1]
+        self.history[-1] = replace(last, summary={**last.summary, **summary.properties()})
+        return self
 
     def epoch(
         self, number: int, covers: Span, counts: Counts | None = None, skipped: Span = EMPTY_SPAN, files: int = 1
@@ -362,6 +375,50 @@ def test_wrong_files_beyond_the_first_are_counted() -> None:
     assert messages(check) == "a: data file does not exist\nand 2 more files"
 
 
+class TestRollback:
+    """FAULT-20: the user's choice is no fault, and covers nothing but what was chosen."""
+
+    lacking = span(p0="20-50")
+
+    @pytest.mark.parametrize("goes_on", [False, True])
+    def test_what_was_given_up_is_noted_and_no_gap(self, goes_on: bool) -> None:
+        story = healthy().start(5, epoch=9, given_up=self.lacking)
+        seen = story.epoch(10, span(p0="50-60")).seen() if goes_on else story.seen()
+        history, register = check_history(seen), check_register(seen)
+        assert (history.level, register.level) == (Level.NOTED, Level.HOLDS), messages(register)
+        assert messages(history) == "t[0] offsets 20 to 49: given up by the user after a rollback"
+        assert history.numbers["given_up_offsets"] == 30
+
+    def test_offsets_beside_what_was_given_up_are_still_missed(self) -> None:
+        story = healthy().start(5, epoch=9, given_up=self.lacking).epoch(10, span(p0="51-60"))
+        assert "t[0] offsets 50 to 50: in no epoch" in messages(check_history(story.seen()))
+
+    def test_a_rewind_holds_and_is_told(self) -> None:
+        story = healthy().start(5, epoch=9, rewound_from=Frontier({("t", 0): Position(50)}))
+        check = check_history(story.epoch(10, span(p0="20-50")).seen())
+        assert check.level is Level.HOLDS
+        assert "rewound after 1 rollback" in check.says
+
+    def test_given_up_offsets_may_be_missing_and_are_not_counted(self) -> None:
+        story = healthy().start(5, epoch=9, given_up=self.lacking).epoch(10, span(p0="50-60"))
+        plan = plan_comparison(story.seen(), None, source(p0="0-99", p1="0-99"), from_earliest=True)
+        assert windows(plan) == [(0, 50, 60), (5, 12, 12)]
+        assert plan.windows[0].given_up == (Range(20, 50),)
+        assert [commit.record.epoch for commit in plan.epochs] == [10]
+
+    def test_dead_letters_of_what_either_table_gave_up_decide_nothing(self) -> None:
+        """The anchor's were counted in epochs that are gone, or their rows are."""
+        anchor = Story().start().epoch(1, span(p0="0-10"), Counts(10, 8, 0, 2))
+        side = Story("shop.dead").start().epoch(1, span(p0="0-10"), Counts(2, 2))
+        side.epoch(2, span(p0="10-20"), Counts(3, 3))
+        anchor.start(2, epoch=2, given_up=span(p0="10-20"))
+        assert check_dead_letters(anchor.seen(), side.seen()).level is Level.HOLDS
+        fewer = Story("shop.dead").start().epoch(1, span(p0="0-10"), Counts(1, 1)).seen()
+        assert check_dead_letters(anchor.seen(), fewer).level is Level.BROKEN
+        gave_up = Story("shop.dead").start().start(2, epoch=1, given_up=span(p0="0-10"))
+        assert check_dead_letters(anchor.seen(), gave_up.seen()).level is Level.HOLDS
+
+
 class TestDeadLetters:
     """The anchor's counts against the side table's rows."""
 
@@ -495,6 +552,12 @@ class TestOffsets:
         check = self.weigh(tally + Tally(records_counted=10))
         assert check.level is Level.BROKEN
         assert messages(check).startswith(message)
+
+    def test_what_was_given_up_is_noted_and_named(self) -> None:
+        """FAULT-20."""
+        check = self.weigh(Tally(records_counted=10, given_up=7, samples={"given_up": [1, 2]}))
+        assert check.level is Level.NOTED
+        assert "t[0]: 7 offsets missing, given up by the user after a rollback: 1, 2, …" in messages(check)
 
     def test_a_query_leaves_out_as_many_as_were_filtered(self) -> None:
         tally = Tally(records=10, rows=6, records_counted=10, missing=4, missing_counted=4)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from frazil.engine.inspect import PipelineStatus, TableStatus
+from frazil.errors import TableChanged
 from frazil.pipeline import PipelineSpec, parse_pipeline, secrets
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Position, Range, Span
 from frazil.protocol.summary import NO_COUNTS, CommitRecord, Counts
@@ -64,6 +65,8 @@ def test_status_as_json_has_every_fact(spec: PipelineSpec) -> None:
                 "committed_at": "2023-11-14T22:13:08Z",
                 "freshness_s": 12.0,
                 "frontier": {"orders[2]": 1234567, "orders[10]": 7},
+                "trouble": None,
+                "remedy": None,
             },
             {
                 "table": "shop.orders__dead_letters",
@@ -74,6 +77,8 @@ def test_status_as_json_has_every_fact(spec: PipelineSpec) -> None:
                 "committed_at": None,
                 "freshness_s": None,
                 "frontier": {},
+                "trouble": None,
+                "remedy": None,
             },
         ],
         "lag": {"orders[2]": 5, "orders[10]": 1000, "orders[11]": 3},
@@ -138,6 +143,8 @@ def test_history_as_json_has_every_fact() -> None:
         "batch_id": "batch",
         "span": '{"orders":"0:0-10 1:5-6"}',
         "skipped": "{}",
+        "given_up": "{}",
+        "rewound": False,
         "delivered": 11,
         "landed": 8,
         "filtered": 2,
@@ -174,3 +181,21 @@ def test_loss_that_was_allowed_is_shown(spec: PipelineSpec) -> None:
     record = replace(EPOCH, skipped=Span({("orders", 0): Range(3, 9)}))
     assert history_json(record)["skipped"] == '{"orders":"0:3-9"}'
     assert "skipped orders[0] 3-9" in text(history_table(spec, [record]))
+
+
+def test_status_tells_of_a_rollback_and_of_the_choices(spec: PipelineSpec) -> None:
+    """FAULT-20."""
+    trouble = TableChanged("shop.orders was rolled back", "start with --on-rollback rewind or [keep]")
+    found = PipelineStatus([replace(ANCHOR, trouble=trouble), DEAD], {})
+    shown = text(*status_tables(spec, found))
+    assert "✗ shop.orders was rolled back" in shown
+    assert "→ start with --on-rollback rewind or [keep]" in shown
+    assert status_json(spec, found)["tables"][0]["remedy"] == trouble.remedy
+
+
+def test_history_tells_which_starts_followed_a_rollback(spec: PipelineSpec) -> None:
+    """FAULT-20."""
+    kept = replace(START, given_up=Span({("orders", 0): Range(3, 9)}))
+    shown = text(history_table(spec, [kept, replace(START, rewound_from=FRONTIER)]))
+    assert "rolled back, given up orders[0] 3-9" in shown
+    assert "rolled back, rewound" in shown

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from frazil.engine.run import RunOptions
 from frazil.protocol.positions import Frontier, Partition
+from frazil.protocol.start import OnRollback
 from tests.simulation.broker import BAD, FILTERED, GAP, GOOD
 from tests.simulation.table import DistantTable
 
@@ -41,7 +42,7 @@ class Happenings:
         if any(table.delayed for table in world.tables):
             always.append((0.8, self.release))
         if any(table.is_rolled_back for table in world.tables):
-            always.append((0.4, self.restore))
+            always.append((0.15, self.restore))
         living = len(world.living)
         if living:
             always += [(0.25, self.kill), (0.4, self.pause), (0.08, self.ask_to_stop)]
@@ -65,7 +66,15 @@ class Happenings:
         """A supervisor starts a coordinator, whether or not there is one."""
         take_over, now = self.chance.random() < 0.6, self.chance.random() < 0.2
         for _ in range(self.chance.choice((1, 1, 1, 2))):
-            self.world.start(RunOptions(available_now=now, take_over=take_over))
+            self.world.start(
+                RunOptions(available_now=now, take_over=take_over, on_rollback=self.choice_after_rollback())
+            )
+
+    def choice_after_rollback(self) -> OnRollback | None:
+        """What a user says who knows that a table was rolled back."""
+        if not any(table.is_rolled_back for table in self.world.tables):
+            return None
+        return self.chance.choice((None, OnRollback.REWIND, OnRollback.REWIND, OnRollback.KEEP))
 
     def kill(self) -> None:
         victim = self.chance.choice(self.world.living)
@@ -172,6 +181,7 @@ class Happenings:
         happened = {
             "rollback of the anchor": lambda: self._roll_back(self.world.anchor),
             "rollback of the dead letters": lambda: self._roll_back(self.world.dead),
+            "rollback of both tables": self._roll_back_both,
             "recreation of the anchor": lambda: self._recreate(self.world.anchor),
             "recreation of the dead letters": lambda: self._recreate(self.world.dead),
             "loss of records": self._lose,
@@ -188,6 +198,21 @@ class Happenings:
         table.will_expire = self.chance.random() < 0.3
         table.roll_back(self.chance.choice((self.chance.randint(1, table.snapshots - 1), table.snapshots)))
         self.world.tell("user", f"rolls {table.name} back to snapshot {table.head}")
+        return True
+
+    def _roll_back_both(self) -> bool:
+        """To one moment, as a user would, or each as far as it happens."""
+        dead, anchor = self.world.dead, self.world.anchor
+        if dead is None or self.chance.random() < 0.3:
+            return any([self._roll_back(anchor), self._roll_back(dead)])
+        moments = anchor.moments()
+        if len(moments) < 2:
+            return False
+        moment, _ = self.chance.choice(moments[:-1])
+        for table in (dead, anchor):
+            before = [snapshot for at, snapshot in table.moments() if at <= moment]
+            table.set_head(before[-1] if before else None)
+            self.world.tell("user", f"rolls {table.name} back to snapshot {table.head}, as of {moment / 1000:.3f}")
         return True
 
     def _recreate(self, table: DistantTable | None) -> bool:

@@ -6,7 +6,8 @@ Nothing here asks the product for its opinion: ledgers and logs are compared num
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from frazil.errors import (
@@ -23,7 +24,9 @@ from frazil.errors import (
 )
 from frazil.protocol.positions import Frontier, Partition, Range, Span
 from frazil.protocol.register import Register
+from frazil.protocol.start import OnRollback
 from frazil.protocol.summary import CommitRecord
+from frazil.table.memory import Snapshot
 from tests.simulation.broker import BAD, GOOD, Partitioned, Row
 from tests.simulation.process import Process
 from tests.simulation.stage import PATIENCE
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 TABLE_DISASTERS = {
     "rollback of the anchor",
     "rollback of the dead letters",
+    "rollback of both tables",
     "recreation of the anchor",
     "recreation of the dead letters",
 }
@@ -45,22 +49,75 @@ class Broken(AssertionError):
     """A promise was broken; the letter says which."""
 
 
+Entry = tuple[Snapshot, Register, CommitRecord]
+
+
 class Book:
     """Every commit of ours since a table was created, whatever was expired or rolled back meanwhile."""
 
-    def __init__(self, table: DistantTable) -> None:
+    def __init__(self, world: World, table: DistantTable) -> None:
         self.table = table
-        self.entries = [
+        self.commits = [
             (snapshot, snapshot.register, CommitRecord.parse(snapshot.id, snapshot.timestamp_ms, snapshot.summary))
             for snapshot in table.ledger
             if snapshot.register is not None
         ]
+        self._is_anchor = table is world.anchor
+        self._amends = set(self._find_amends()) if table.was_moved else set()
+        self._choices = {process.name: process.options.on_rollback for process in world.processes}
+        line = table.line(self.commits[-1][0].id) if self.commits else set()
+        self.entries = [entry for entry in self.commits if not table.was_moved or entry[0].id in line]
+        """those that the last one descends from"""
         self.origin = self.entries[0][1].frontier if self.entries else Frontier()
         self.frontier = frontier_of(table)
 
     def rows(self) -> Counter[Row]:
+        return Counter(self._rows(self.entries))
+
+    def _rows(self, entries: Iterable[Entry]) -> Iterator[Row]:
         contents = self.table.contents
-        return Counter(row for snapshot, _, _ in self.entries for path in snapshot.paths for row in contents[path])
+        return (row for snapshot, _, _ in entries for path in snapshot.paths for row in contents[path])
+
+    def gone(self) -> set[Row]:
+        """Rows that users took away: with a table that they dropped, or for good when they chose to keep."""
+        gone = set(self.table.dropped)
+        for number, (snapshot, register, _) in enumerate(self.commits):
+            if self.is_amends(number) and self.choice(register) is OnRollback.KEEP:
+                left = self.table.line(snapshot.id)
+                gone.update(self._rows(entry for entry in self.commits[:number] if entry[0].id not in left))
+        return gone
+
+    def is_amends(self, number: int) -> bool:
+        """Whether a commit does not descend from the one before it: its table had been rolled back."""
+        return number in self._amends
+
+    def _find_amends(self) -> Iterator[int]:
+        parents = {snapshot.id: snapshot.parent for snapshot in self.table.ledger}
+        ours = {snapshot.id for snapshot, _, _ in self.commits}
+        for number, ((before, _, _), (snapshot, _, _)) in enumerate(pairwise(self.commits), 1):
+            at = snapshot.parent
+            while at is not None and at not in ours:
+                at = parents[at]
+            if at != before.id:
+                yield number
+
+    def choice(self, register: Register) -> OnRollback | None:
+        return self._choices[register.coordinator]
+
+    def back(self, number: int) -> Frontier:
+        """Where a rewind leads: what the head had of ours, and the first offset of partitions that came later.
+
+        With nothing of ours it leads to the starting offsets, whatever they are then.
+        """
+        snapshot, register, _ = self.commits[number]
+        left = self.table.line(snapshot.id)
+        held = next((r.frontier for s, r, _ in reversed(self.commits[:number]) if s.id in left), None)
+        if held is None:
+            return register.frontier
+        later = {p: at for p, at in register.frontier.positions.items() if p not in held.positions}
+        if self._is_anchor and any(at.offset > 0 for at in later.values()):
+            raise Broken(f"C: {self.table.name}, snapshot {snapshot.id} goes back to {later}, which began at 0")
+        return Frontier({**held.positions, **later}, register.frontier.topic_ids)
 
     def skipped(self) -> set[Row]:
         """Rows of ranges that the pipeline's own account gives up for lost."""
@@ -73,8 +130,8 @@ class Book:
 
 
 def require_promises(world: World) -> None:
-    anchor = Book(world.anchor)
-    books = [(anchor, GOOD)] if world.dead is None else [(anchor, GOOD), (Book(world.dead), BAD)]
+    anchor = Book(world, world.anchor)
+    books = [(anchor, GOOD)] if world.dead is None else [(anchor, GOOD), (Book(world, world.dead), BAD)]
     for book, kind in books:
         require_files(book.table)
         require_order(world, book)
@@ -86,7 +143,8 @@ def require_rows(world: World, book: Book, kind: str, anchor: Book) -> None:
     """A: table and dead letters hold what a `read_committed` consumer sees up to the frontier, each row once."""
     if not book.entries:
         return
-    table, lost, landed = book.table, anchor.skipped(), book.rows()
+    table, landed = book.table, book.rows()
+    lost = anchor.skipped() | {row for row in book.gone() if row not in landed}
     expected = Counter(row for row in visible(world, book.origin, anchor.frontier, kind) if row not in lost)
     known = set(visible(world, book.origin, book.frontier, kind))
     _require_equal(table, "landed", expected, _within(landed, expected, known))
@@ -108,7 +166,7 @@ def _require_equal(table: DistantTable, verb: str, expected: Counter[Row], found
 
 def require_counts(world: World, anchor: Book) -> None:
     """A: each epoch's account is true: delivered = landed + filtered + dead."""
-    for snapshot, register, record in anchor.entries:
+    for snapshot, register, record in anchor.commits:
         kinds = Counter(
             kind
             for (topic, number), r in record.span.ranges.items()
@@ -138,10 +196,19 @@ def require_files(table: DistantTable) -> None:
 
 
 def require_order(world: World, book: Book) -> None:
-    """C: frontier and generation never go back, one snapshot an epoch, spans without gaps or overlaps."""
-    here, generation, epoch = book.origin, 0, -1
-    for snapshot, register, record in book.entries:
+    """C: the generation never goes back, and the frontier only as far as a rollback did and the user wanted;
+    one snapshot an epoch, spans without gaps or overlaps."""
+    here, generation, epoch = book.commits[0][1].frontier if book.commits else Frontier(), 0, -1
+    for number, (snapshot, register, record) in enumerate(book.commits):
         name = f"{book.table.name}, snapshot {snapshot.id}"
+        if book.is_amends(number):
+            if record.action != "start" or book.choice(register) is None:
+                raise Broken(f"C: {name} is on top of a rollback, and nobody asked for that")
+            if book.choice(register) is OnRollback.REWIND:
+                world.count("rewinds")
+                here = book.back(number)
+            else:
+                world.count("frontiers kept")
         if record.action == "start":
             if register.generation <= generation:
                 raise Broken(f"C: {name} starts generation {register.generation} after {generation}")
@@ -202,11 +269,11 @@ def require_explained(world: World, process: Process, *, is_last: bool) -> None:
         SourceUnavailable: process.hurt > 0,
         MaxRetriesExceeded: impatient,
         TableChanged: world.was_lied_to or TABLE_DISASTERS & world.disasters,
-        DataLoss: "loss of records" in world.disasters,
+        DataLoss: "loss of records" in world.disasters or world.counts["rewinds"],
         SourceChanged: {"recreation of a topic", "truncation of a log"} & world.disasters,
     }
     lasting: dict[type[FrazilError], object] = {
-        TableChanged: any(table.is_rolled_back for table in world.tables) or _anchor_recreated(world),
+        TableChanged: world.ended_rolled_back or _anchor_recreated(world),
         DataLoss: _is_behind_retention(world),
         SourceChanged: _is_another_source(world),
     }

@@ -11,6 +11,7 @@ from frazil.pipeline import PipelineSpec, parse_pipeline
 DISASTERS = (
     "rollback of the anchor",
     "rollback of the dead letters",
+    "rollback of both tables",
     "recreation of the anchor",
     "recreation of the dead letters",
     "loss of records",

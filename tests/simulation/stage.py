@@ -37,6 +37,7 @@ def staged(world: World) -> Iterator[None]:
         patch.setattr(running, "World", partial(_around, world))
         patch.setattr(running, "Coordinator", partial(Coordinator, backoff=PATIENCE))
         patch.setattr(running, "SOURCE", PATIENCE)
+        patch.setattr(running, "START", PATIENCE)
         patch.setattr(coordinator, "secrets", SimpleNamespace(token_hex=lambda _bytes: world.process.name))
         yield
 

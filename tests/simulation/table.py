@@ -27,9 +27,12 @@ class DistantTable(MemoryTable):
         self._uuid = f"{name} 1"
         self.before_swap = self._between
         self.contents: dict[str, tuple[Row, ...]] = {}
-        self._was_moved = False
+        self.was_moved = False
+        """whether a user has ever set its head"""
         self.will_expire = False
         """after a rollback either others write or history expires: both together hide it for good"""
+        self.dropped: set[Row] = set()
+        """what it held when it was dropped and created again"""
 
     def observe(self, writer: str) -> TableObserved:
         self._world.pause(f"looks at {self.name}")
@@ -84,25 +87,30 @@ class DistantTable(MemoryTable):
 
     def set_head(self, snapshot_id: int | None) -> None:
         super().set_head(snapshot_id)
-        self._was_moved = True
+        self.was_moved = True
 
     @property
     def is_rolled_back(self) -> bool:
         """Told by the table's whole past, not by the product: our last snapshot is no ancestor of the head."""
         ours = [snapshot.id for snapshot in self.ledger if snapshot.register is not None]
-        return self._was_moved and bool(ours) and ours[-1] not in self._ancestors()
+        return self.was_moved and bool(ours) and ours[-1] not in self.line(self.head)
 
-    def _ancestors(self) -> set[int]:
+    def line(self, snapshot_id: int | None) -> set[int]:
+        """A snapshot and all of its ancestors, expired or not."""
         parents = {snapshot.id: snapshot.parent for snapshot in self.ledger}
-        found, at = set(), self.head
-        while at is not None:
-            found.add(at)
-            at = parents[at]
+        found = set()
+        while snapshot_id is not None:
+            found.add(snapshot_id)
+            snapshot_id = parents[snapshot_id]
         return found
 
     @property
     def snapshots(self) -> int:
         return len(self._state.lineage())
+
+    def moments(self) -> list[tuple[int, int]]:
+        """When the head and its ancestors were committed, and their ids, oldest first."""
+        return [(snapshot.timestamp_ms, snapshot.id) for snapshot in self._state.lineage()]
 
     @property
     def head(self) -> int | None:
@@ -116,8 +124,11 @@ class DistantTable(MemoryTable):
         raise AssertionError(f"{writer} reads the history of {self.name}")
 
     def recreate(self) -> None:
+        self.dropped.update(
+            row for snapshot in self.ledger for path in snapshot.paths for row in self.contents[path]
+        )
         super().recreate()
-        self._was_moved = False
+        self.was_moved = False
         self._lives += 1
         self._uuid = f"{self.name} {self._lives}"
 

@@ -23,6 +23,7 @@ from frazil.engine.run import Engine
 from frazil.errors import TransientError
 from frazil.protocol import commit as judging
 from frazil.protocol import plan as planning
+from frazil.protocol import start as starting
 from frazil.protocol.commit import AlreadyCommitted, Proceed, Proposal, Standing, TableObserved, Verdict
 from frazil.protocol.plan import Ready, SourceObserved, Unsure
 from frazil.protocol.positions import Frontier, Partition, Position
@@ -212,6 +213,33 @@ def a_rollback_is_overlooked(patch: Patch) -> None:
     patch.setattr(memory, "_standing", lambda *_: Standing.ANCESTOR)
 
 
+def a_rewind_goes_back_too_far(patch: Patch) -> None:
+    """To the beginning, whatever the head still holds."""
+    patch.setattr(starting, "_back_to", lambda holds, register, seen: Frontier({}, register.frontier.topic_ids))
+
+
+def a_rewind_stays_where_it_was(patch: Patch) -> None:
+    patch.setattr(starting, "_back_to", lambda holds, register, seen: register.frontier)
+
+
+def partitions_that_came_after_a_rollback_are_forgotten(patch: Patch) -> None:
+    patch.setattr(starting, "_back_to", lambda holds, register, seen: holds)
+
+
+def a_head_that_moved_since_the_choice_is_not_looked_at_again(patch: Patch) -> None:
+    def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
+        if proposal.holds is None:
+            return judging.judge(seen, proposal)
+        return judging.judge(replace(seen, standing=Standing.ANCESTOR), replace(proposal, holds=None))
+
+    patch.setattr(memory, "judge", judge)
+    patch.setattr("frazil.commit.land.judge", judge)
+
+
+def side_tables_go_back_although_nobody_reads_their_rows_again(patch: Patch) -> None:
+    patch.setattr(starting, "_behind", lambda lost, frontier: {})
+
+
 def an_acknowledgement_is_taken_for_a_landing(patch: Patch) -> None:
     patch.setattr(Coordinator, "_require_landed", lambda self, table: None)
 
@@ -324,12 +352,31 @@ MUTATIONS = [
     Mutation(the_judgement_inside_the_commit_is_not_heeded, "[BC]: "),
     Mutation(only_the_ancestry_is_compared_not_the_register, "[BC]: "),
     Mutation(the_last_writer_wins, "[ABC]: "),
-    Mutation(a_start_is_a_property_only, "C: .* (has begun|starts generation)"),
+    Mutation(a_start_is_a_property_only, "C: .* (has begun|starts generation)", {"disaster": None}),
     Mutation(local_state_is_trusted_more_than_the_table, "D: .* InvalidState|D: .* left at"),
     Mutation(epochs_are_committed_in_any_order, "D: .* InvalidState"),
     Mutation(side_tables_commit_after_the_anchor, "A: .*__dead, missing"),
     Mutation(the_floor_of_dead_letters_is_forgotten, "A: .*__dead.* too much|D: .* InvalidState"),
-    Mutation(a_rollback_is_overlooked, "A: of what is live", {"disaster": "rollback of the anchor"}),
+    Mutation(
+        a_rollback_is_overlooked, "C: .* nobody asked|A: of what is live", {"disaster": "rollback of the anchor"}
+    ),
+    Mutation(a_rewind_goes_back_too_far, "[AC]: ", {"disaster": "rollback of the anchor"}),
+    Mutation(a_rewind_stays_where_it_was, "C: .* starts at", {"disaster": "rollback of the anchor"}),
+    Mutation(
+        partitions_that_came_after_a_rollback_are_forgotten,
+        "C: .* but None is next",
+        {"disaster": "rollback of the anchor"},
+    ),
+    Mutation(
+        a_head_that_moved_since_the_choice_is_not_looked_at_again,
+        "[AC]: ",
+        {"disaster": "rollback of the anchor", "restlessness": 0.6},
+    ),
+    Mutation(
+        side_tables_go_back_although_nobody_reads_their_rows_again,
+        "A: .*__dead, missing",
+        {"disaster": "rollback of the dead letters", "has_dead_letters": True},
+    ),
     Mutation(
         an_acknowledgement_is_taken_for_a_landing,
         "A: .*__dead, missing|D: .* dropped and created again",

@@ -57,6 +57,8 @@ class World:
         self.defects: list[str] = []
         self.disasters: set[str] = set()
         self.processes: list[Process] = []
+        self.ended_rolled_back = False
+        """whether the last coordinator left a table rolled back; those who were held back may still make amends"""
         self.anchor = DistantTable("shop.orders", self)
         self.dead = DistantTable("shop.orders__dead", self) if self.settings.has_dead_letters else None
         self.broker = Broker(self, ["orders", "returns"][: self.settings.topics])
@@ -103,10 +105,12 @@ class World:
         3. so do those who were held back, 4. the promises."""
         self._clear_up()
         zombies = self.living
-        last = self.start(RunOptions(available_now=True, take_over=True))
+        choice = self.happenings.choice_after_rollback()
+        last = self.start(RunOptions(available_now=True, take_over=True, on_rollback=choice))
         self.drive(last, LAST_TURNS_MAX)
         if not last.is_ended:
             raise Broken("D: the last coordinator never comes to an end")
+        self.ended_rolled_back = any(table.is_rolled_back for table in self.tables)
         if last.error is None:
             require_reached(self)
             if any(table.release() for table in self.tables):
@@ -224,8 +228,8 @@ class World:
 
     def require_committed(self, frontier: Frontier) -> None:
         """COMMIT-20: nobody is told of progress that is not in the table."""
-        register = self.anchor.register
+        committed = [s.register.frontier for s in reversed(self.anchor.ledger) if s.register is not None]
         if self.was_lied_to or "recreation of the anchor" in self.disasters:
             return
-        if register is None or not register.frontier.covers(frontier):
+        if not any(each.covers(frontier) for each in committed):
             self.defects.append(f"C: {frontier.encode()} was acknowledged before it was committed")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from structlog.testing import capture_logs
 
@@ -207,6 +207,36 @@ def test_a_first_answer_without_partitions_does_not_count_either(
     monkeypatch.setattr(topics._admin, "describe_topics", lambda *_, **__: {topic: future})
     with pytest.raises(SourceUnavailable):
         topics.starting_frontier()
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", datetime(2026, 1, 1, tzinfo=UTC)], ids=str)
+def test_an_answer_without_an_offset_is_no_answer(
+    broker: Broker,
+    topic: str,
+    open_topics: Callable[..., KafkaTopics],
+    monkeypatch: pytest.MonkeyPatch,
+    start: object,
+) -> None:
+    """FAULT-37: librdkafka gives one, and no error, when a connection breaks at the wrong moment.
+
+    It would be a log that ends at 0, or a start in the wrong place.
+    """
+    produce(broker.bootstrap, topic, 7)
+    topics = open_topics(topic, starting_offsets=start)
+    expected = topics.starting_frontier()
+    ask, broken = topics._ask_offsets, [True, True, True]
+
+    def lossy(*arguments: Any) -> dict[Any, Future[Any]]:
+        future: Future[Any] = Future()
+        future.set_result(SimpleNamespace(offset=OFFSET_INVALID))
+        return {(topic, 0): future} if broken and broken.pop() else ask(*arguments)
+
+    monkeypatch.setattr(topics, "_ask_offsets", lossy)
+
+    assert topics.observe().logs[topic, 0] == Log(0, 7)
+    broken += [False, False, True]
+    assert topics.starting_frontier() == expected
+    assert not broken
 
 
 def test_a_topic_outside_the_chosen_partitions_leaves_the_rest_unsure(

@@ -42,7 +42,7 @@ def test_a_complete_set_is_used_without_asking_anybody(monkeypatch: pytest.Monke
 def test_a_set_is_fetched_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     fetched: list[str] = []
 
-    def fetch(conf: str, into: Path, lock: object) -> None:
+    def fetch(conf: str, into: Path, *_: object) -> None:
         fetched.append(conf)
         fill(into, resolver.jar_names(conf))
 
@@ -53,14 +53,14 @@ def test_a_set_is_fetched_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 
 def test_a_set_from_which_a_jar_was_deleted_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolver, "_run_ivy", lambda conf, into, lock: fill(into, resolver.jar_names(conf)))
+    monkeypatch.setattr(resolver, "_run_ivy", lambda conf, into, *_: fill(into, resolver.jar_names(conf)))
     first, *_ = jars("spark")
     first.unlink()
     assert all(jar.exists() for jar in jars("spark"))
 
 
 def test_an_interrupted_resolve_leaves_nothing_that_looks_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(conf: str, into: Path, lock: object) -> None:
+    def interrupted(conf: str, into: Path, *_: object) -> None:
         fill(into, resolver.jar_names(conf)[:1])
         raise KeyboardInterrupt
 
@@ -72,14 +72,14 @@ def test_an_interrupted_resolve_leaves_nothing_that_looks_complete(monkeypatch: 
 
 def test_what_a_killed_resolve_left_behind_is_swept_away(monkeypatch: pytest.MonkeyPatch) -> None:
     fill(resolver.jar_folder("spark").with_name(".spark.partial"), ["half.jar"])
-    monkeypatch.setattr(resolver, "_run_ivy", lambda conf, into, lock: fill(into, resolver.jar_names(conf)))
+    monkeypatch.setattr(resolver, "_run_ivy", lambda conf, into, *_: fill(into, resolver.jar_names(conf)))
     folder = jars("spark")[0].parent
     assert "half.jar" not in os.listdir(folder)
     assert os.listdir(folder.parent) == ["spark"]
 
 
 def test_a_jar_that_ivy_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolver, "_run_ivy", lambda conf, into, lock: fill(into, resolver.jar_names(conf)[:1]))
+    monkeypatch.setattr(resolver, "_run_ivy", lambda conf, into, *_: fill(into, resolver.jar_names(conf)[:1]))
     with pytest.raises(SetupError, match=r"left out sqlite-jdbc-3\.50\.3\.0\.jar"):
         jars("spark")
 
@@ -87,6 +87,19 @@ def test_a_jar_that_ivy_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_unknown_set_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SetupError, match="known sets: spark, kafka, bench"):
         jars("hadoop")
+
+
+def test_a_module_file_of_its_own_has_a_folder_of_its_own_and_may_name_classifiers(tmp_path: Path) -> None:
+    module = tmp_path / "other.xml"
+    module.write_text(
+        '<ivy-module xmlns:m="http://ant.apache.org/ivy/maven"><conf name="some"/>'
+        '<dependency conf="some" name="plain" rev="1"/><dependency conf="some" name="both" rev="2">'
+        '<artifact name="both"/><artifact name="both" m:classifier="tests"/></dependency></ivy-module>'
+    )
+    assert resolver.jar_names("some", module) == ["plain-1.jar", "both-2.jar", "both-2-tests.jar"]
+    assert resolver.jar_folder("spark", module).parent != resolver.jar_folder("spark").parent
+    with pytest.raises(SetupError, match="known sets: some"):
+        jars("spark", module)
 
 
 @pytest.mark.real

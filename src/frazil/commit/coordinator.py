@@ -20,11 +20,14 @@ from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
 from frazil.protocol.register import Epoch, Generation, Register, batch_id, start_id
 from frazil.protocol.retry import COMMIT, Backoff
 from frazil.protocol.start import (
+    Amends,
     Begin,
     Circumstances,
+    OnRollback,
     Resume,
     Stop,
     Wait,
+    begin_at,
     decide_start,
     side_frontier,
 )
@@ -132,14 +135,23 @@ class Coordinator:
         """The last one committed to any table."""
         return max(register.epoch for register in self._registers.values())
 
-    def start(self, resolve: Callable[[], Frontier], *, take_over: bool = False, adopt: bool = False) -> Started:
+    def start(
+        self,
+        resolve: Callable[[], Frontier],
+        *,
+        take_over: bool = False,
+        adopt: bool = False,
+        on_rollback: OnRollback | None = None,
+    ) -> Started:
         """Claims every table under a new generation; from then on no older coordinator can commit.
 
         1. observe all tables;
         2. decide: begin, resume, wait for another coordinator, or stop;
-        3. commit an empty snapshot to each, side tables first; if somebody else was quicker, observe again.
+        3. commit an empty snapshot to each, side tables first; if somebody else was quicker, wait a little and
+           observe again.
         """
         seen: dict[str, TableObserved] = {}
+        losses = 0
         while True:
             before, seen = seen, {table.name: self._observe(table) for table in self._tables}
             if seen != before:
@@ -148,34 +160,40 @@ class Coordinator:
             sides = [s for name, s in seen.items() if name != self._anchor.name]
             now_ms = self._world.now_ms()
             watched_s = (now_ms - watched_since_ms) / 1000
-            around = Circumstances(now_ms, self._is_dead(seen), take_over, adopt, self.id, watched_s)
-            match decide_start(anchor, sides, around):
+            around = Circumstances(now_ms, self._is_dead(seen), take_over, adopt, self.id, watched_s, on_rollback)
+            decision = decide_start(anchor, sides, around)
+            if isinstance(decision, Begin):
+                decision = begin_at(decision, anchor, sides, resolve())
+            match decision:
                 case Stop(error):
                     raise error
                 case Wait(seconds, other):
                     log.warning("another coordinator is at work", coordinator=other, waiting_s=round(seconds))
                     self._world.wait(min(seconds, _WAIT_STEP_S))
                     continue
-                case Begin(generation, epoch):
-                    frontier = resolve()
-                case Resume(generation, epoch, frontier):
+                case Resume():
                     pass
             try:
-                self._claim(seen, generation, epoch, frontier)
+                self._claim(seen, decision)
             except (Fenced, TableChanged) as quicker:
                 # Another one started, or landed its last epoch, since the look, or the catalog forgot what it
                 # acknowledged; what is truly wrong stays wrong.
+                losses += 1
                 log.warning("another coordinator was quicker", reason=quicker.message)
+                self._world.wait(self._backoff.delay_s(losses, self._world.chance()))
                 continue
             self._committed_ms = self._world.now_ms()
-            return Started(generation, epoch, frontier, self.floors)
+            return Started(decision.generation, decision.epoch, decision.frontier, self.floors)
 
     def commit(self, outcome: EpochOutcome, *, force: bool = False) -> Landed | None:
         """Lands the epoch in every table it has rows for; None if it was empty and is carried on.
 
         An epoch without rows makes no snapshot: its span joins the next one's, until the heartbeat is due or
-        the caller forces it.
+        the caller forces it. One that is in the tables already changes nothing: what was written for it is dropped.
         """
+        if outcome.epoch <= self.epoch:
+            self._require_replay(outcome)
+            return None
         merged = self._join(outcome)
         self._absorbed = None
         if merged.is_empty and not force and not self._heartbeat_due():
@@ -229,23 +247,33 @@ class Coordinator:
         for file in files:
             self._abandoned.setdefault(file.table, []).append(file.path)
 
-    def _claim(
-        self, seen: Mapping[str, TableObserved], generation: Generation, epoch: Epoch, frontier: Frontier
-    ) -> None:
-        for table in self._tables:
+    def _claim(self, seen: Mapping[str, TableObserved], resume: Resume) -> None:
+        """Side tables first, but for an anchor that goes back: `protocol/start.py` says why."""
+        anchor_first = resume.rewinds(self._anchor.name)
+        for table in sorted(self._tables, key=lambda each: (each is self._anchor) is not anchor_first):
             before = seen[table.name].register
+            amends = resume.amends.get(table.name)
+            known = amends.frontier if amends else before.frontier if before else None
             self._uuids[table.name] = seen[table.name].uuid
             register = Register(
-                generation=generation,
+                generation=resume.generation,
                 coordinator=self.id,
-                epoch=before.epoch if before else epoch,
-                batch_id=start_id(self.pipeline, table.name, generation, self.id),
-                frontier=before.frontier if before else frontier,
+                epoch=before.epoch if before else resume.epoch,
+                batch_id=start_id(self.pipeline, table.name, resume.generation, self.id),
+                frontier=known or resume.frontier,
                 table_uuid=seen[table.name].uuid,
                 anchor_uuid=seen[self._anchor.name].uuid,
             )
-            self._land(table, before, register, "start", EMPTY_SPAN, NO_COUNTS, ())
+            self._land(table, before, register, "start", EMPTY_SPAN, NO_COUNTS, (), amends=amends)
+            if self._registers[table.name] != register:
+                # An attempt of ours that was given up for lost has landed under the same name, with other offsets.
+                raise register_changed(seen[table.name], self.pipeline, register)
             self._require_landed(table)
+            if amends is not None:
+                goes_on = "rewound" if amends.rewound_from is not None else "kept its frontier"
+                log.warning(
+                    "table was rolled back", table=table.name, now=goes_on, gives_up=amends.given_up.encode()
+                )
 
     def _commit_table(self, table: Table, outcome: EpochOutcome, files: Sequence[WrittenFile]) -> None:
         before = self._registers[table.name]
@@ -267,7 +295,19 @@ class Coordinator:
             anchor_uuid=before.anchor_uuid,
         )
         action = _action(files, replaces=is_anchor and outcome.replaces)
-        self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms)
+        read = EMPTY_SPAN if is_anchor else outcome.span
+        self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms, read)
+
+    def _require_replay(self, outcome: EpochOutcome) -> None:
+        """An epoch number names one span for good; with another span it would hide rows or double them."""
+        if not all((self.frontier.offset(p) or 0) >= r.end for p, r in outcome.span.ranges.items()):
+            raise InvalidState(
+                f"epoch {outcome.epoch} is committed, and comes again with another span",
+                "start again: epochs are then counted on from what the tables say",
+                actual=str(outcome.span.encode()),
+                expected=f"an epoch after {self.epoch}",
+            )
+        log.warning("epoch is committed already", epoch=outcome.epoch, last=self.epoch)
 
     def _require_landed(self, table: Table) -> None:
         """Trusts the table, not the reply, where a catalog that acknowledges and forgets would do harm.
@@ -292,6 +332,8 @@ class Coordinator:
         files: Sequence[WrittenFile],
         skipped: Span = EMPTY_SPAN,
         started_ms: int = 0,
+        read: Span = EMPTY_SPAN,
+        amends: Amends | None = None,
     ) -> None:
         now_ms = self._world.now_ms()
         summary = EpochSummary(
@@ -306,6 +348,9 @@ class Coordinator:
             duration_ms=now_ms - started_ms if started_ms else 0,
             interval_ms=int(self._interval_s * 1000),
             process=self._world.process,
+            read=read,
+            rewound_from=amends.rewound_from if amends else None,
+            given_up=amends.given_up if amends else EMPTY_SPAN,
         )
         proposal = Proposal(
             self.pipeline,
@@ -314,6 +359,8 @@ class Coordinator:
             register,
             summary.properties(),
             replaces=action == "overwrite",
+            layouts=frozenset(file.layout for file in files if file.is_data),
+            holds=amends.holds if amends else None,
         )
         self._registers[table.name] = land(table, proposal, files, self._world, self._backoff)
 

@@ -5,6 +5,7 @@
 3. It landed: done. Another coordinator took over: stop. It has not landed: wait a little, and try again with
    the same files. An attempt that was thought lost may land meanwhile; the judgement then says so.
 4. An earlier commit of ours landed late: what was planned without it is given up.
+5. The table was altered: what was written for it as it was is given up, and written again.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from frazil.commit.world import World
 from frazil.errors import CatalogUnavailable, CommitConflict, CommitOutcomeUnknown, FrazilError
 from frazil.protocol.commit import (
     AlreadyCommitted,
+    Altered,
     Fenced,
     Overtaken,
     Proceed,
     Proposal,
     TableObserved,
     Unexpected,
+    altered,
     fenced,
     judge,
 )
@@ -58,6 +61,8 @@ def land(
                     f"{table.name}: a commit of epoch {found.epoch}, given up for lost, has landed after all",
                     "what follows is planned again behind it",
                 ) from cause
+            case Altered(found=layout):
+                raise altered(table.name, proposal, layout) from cause
             case Unexpected(error=terminal):
                 raise terminal from cause
             case Proceed():

@@ -130,16 +130,20 @@ def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
     decode = decode_plan(spec)
     lane, schema = plan_lane(spec, spark, decode)
     source = open_source(spec)
-    source.observe()
-    catalog = IcebergCatalog(spark, spec.catalog)
-    anchor = catalog.open(anchor_wish(spec.table, schema))
-    target = anchor_target(spec, anchor)
-    if decode.changes is not None and target.changes is not None and target.changes.scope == "before":
-        decode = replace(decode, changes=replace(decode.changes, before=old_columns(target)))
-        lane, _ = plan_lane(spec, spark, decode)
-    dead_letters = None
-    if spec.dead_letters is not None:
-        dead_letters = catalog.open(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
+    try:
+        source.observe()
+        catalog = IcebergCatalog(spark, spec.catalog)
+        anchor = catalog.open(anchor_wish(spec.table, schema))
+        target = anchor_target(spec, anchor)
+        if decode.changes is not None and target.changes is not None and target.changes.scope == "before":
+            decode = replace(decode, changes=replace(decode.changes, before=old_columns(target)))
+            lane, _ = plan_lane(spec, spark, decode)
+        dead_letters = None
+        if spec.dead_letters is not None:
+            dead_letters = catalog.open(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
+    except BaseException:
+        source.close()
+        raise
     return Assembly(spec, spark, source, decode, lane, anchor, dead_letters, plan_journal(spec))
 
 

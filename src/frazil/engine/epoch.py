@@ -9,18 +9,21 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from frazil.commit import EpochOutcome
+from frazil.engine.alterations import note_alterations
 from frazil.engine.assemble import Assembly
 from frazil.engine.carry import unpack
 from frazil.engine.distribute import Distribution
 from frazil.engine.keys import require_sequence, share_keys
-from frazil.engine.lanes import Lane, describe_job
+from frazil.engine.lanes import Lane, describe_job, job_group
 from frazil.engine.worker import EpochPlan, TaskReport
 from frazil.errors import FrazilError
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.entries import EpochBegun, TableTouched
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
+from frazil.protocol.recovery import attempt_of
 from frazil.protocol.register import Epoch, Register, batch_id
 from frazil.protocol.summary import Counts
+from frazil.spark import ran_more_than_once
 from frazil.table.files import WriteTarget, WrittenFile
 
 log = structlog.get_logger()
@@ -53,6 +56,8 @@ class WrittenEpoch:
     seconds: float
     spoiled: Sequence[WrittenFile] = ()
     """files of a first try that must not land"""
+    winners: tuple[str, ...] = ()
+    """the task attempts that wrote its files, if Spark made more attempts than there were tasks"""
 
 
 @dataclass
@@ -91,7 +96,9 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     name = parts.spec.pipeline.name
     context = parts.spark.sparkContext
     target, dead_target = targets.current()
-    parts.journal.append(_begun(name, planned, target, dead_target), durable=True)
+    begun = _begun(name, planned, target, dead_target)
+    note_alterations(parts, begun)
+    parts.journal.append(begun, durable=True)
     tasks = max(1, min(context.defaultParallelism, -(-planned.span.records // _TASK_RECORDS_MIN)))
     # The changes of a key are in order within a Kafka partition, and one task has to see them all.
     split = planned.span.split if target.changes is None else planned.span.split_whole
@@ -110,9 +117,12 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     )
     describe_job(context, name, planned.number, planned.span.records)
     reports, spoiled = _run(parts.lane, plan, targets)
-    landed = [file for report in reports for file in report.files if file.table == target.table]
+    files = [file for report in reports for file in report.files]
+    landed = [file for file in files if file.table == target.table and file.is_data]
     targets.distribution.learn(landed, len(plan.shares), plan.shuffle)
-    return replace(_add_up(planned, plan, reports, began_ms, time.monotonic() - began), spoiled=spoiled)
+    written = _add_up(planned, plan, reports, began_ms, time.monotonic() - began)
+    winners = _attempts(files) if ran_more_than_once(context, job_group(name, planned.number)) else ()
+    return replace(written, spoiled=spoiled, winners=winners)
 
 
 def _run(lane: Lane, plan: EpochPlan, targets: Targets) -> tuple[list[TaskReport], list[WrittenFile]]:
@@ -140,6 +150,10 @@ def _reports(lane: Lane, plan: EpochPlan) -> list[TaskReport]:
         raise unpack(failure) from failure
 
 
+def _attempts(files: list[WrittenFile]) -> tuple[str, ...]:
+    return tuple(sorted(filter(None, {attempt_of(file.path) for file in files})))
+
+
 def _begun(pipeline: str, planned: PlannedEpoch, target: WriteTarget, dead: WriteTarget | None) -> EpochBegun:
     tables = [each for each in (dead, target) if each is not None]
     return EpochBegun(
@@ -152,7 +166,9 @@ def _begun(pipeline: str, planned: PlannedEpoch, target: WriteTarget, dead: Writ
 
 
 def _touched(target: WriteTarget, register: Register) -> TableTouched:
-    return TableTouched(target.table, register.table_uuid, target.location, register.sequence_number)
+    return TableTouched(
+        target.table, register.table_uuid, target.location, register.sequence_number, target.schema_id
+    )
 
 
 def _add_up(

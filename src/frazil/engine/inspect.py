@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from frazil.engine.assemble import open_source
 from frazil.errors import FrazilError
 from frazil.pipeline import PipelineSpec
+from frazil.protocol.commit import Standing, rolled_back
 from frazil.protocol.plan import lag
 from frazil.protocol.positions import Frontier, Partition
 from frazil.protocol.summary import CommitRecord
@@ -26,6 +27,8 @@ class TableStatus:
     snapshot_id: int | None = None
     committed_ms: int | None = None
     frontier: Frontier | None = None
+    trouble: FrazilError | None = None
+    """why a start would stop at it, and the choices there are"""
 
 
 @dataclass(frozen=True)
@@ -73,4 +76,5 @@ def _table_status(catalog: IcebergCatalog, writer: str, name: str) -> TableStatu
         snapshot_id=seen.register.snapshot_id,
         committed_ms=seen.sign.timestamp_ms if seen.sign else None,
         frontier=seen.register.frontier,
+        trouble=rolled_back(seen) if seen.standing is Standing.ROLLED_BACK else None,
     )

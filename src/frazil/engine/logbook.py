@@ -63,8 +63,8 @@ class Logbook:
         for part in _in_runs(files):
             self._journal.append(entries.FilesWritten(planned.number, planned.token, part))
 
-    def landed(self, planned: PlannedEpoch, landed: Landed) -> None:
-        self._landed(landed, planned)
+    def landed(self, planned: PlannedEpoch, landed: Landed, winners: Sequence[str] = ()) -> None:
+        self._landed(landed, planned, winners)
 
     def settled(self, landed: Landed | None) -> None:
         """Empty epochs have been committed, if there were any."""
@@ -77,7 +77,7 @@ class Logbook:
     def abandoned(self, planned: PlannedEpoch, reason: str) -> None:
         self._journal.append(entries.EpochAbandoned(planned.number, planned.token, reason[:500]))
 
-    def _landed(self, landed: Landed, planned: PlannedEpoch | None) -> None:
+    def _landed(self, landed: Landed, planned: PlannedEpoch | None, winners: Sequence[str] = ()) -> None:
         registers = self._coordinator.registers
         self._journal.append(
             entries.EpochLanded(
@@ -92,6 +92,7 @@ class Logbook:
                 },
                 files=landed.files,
                 span=planned.span if planned else EMPTY_SPAN,
+                winners=tuple(winners),
             )
         )
 

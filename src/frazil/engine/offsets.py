@@ -217,8 +217,10 @@ class _Some:
         compared = pc.and_(pc.greater_equal(offset, window.low), pc.less(offset, window.high))
         counted = pc.and_(compared, pc.greater_equal(offset, window.counted))
         surplus = pc.max_element_wise(pc.subtract(landed, 1), 0)
+        missing, given_up = pc.and_(compared, pc.invert(here)), self._given_up(offset)
         kinds = {
-            "missing": pc.and_(compared, pc.invert(here)),
+            "missing": pc.and_(missing, pc.invert(given_up)),
+            "given_up": pc.and_(missing, given_up),
             "doubled": pc.greater(landed, 1),
             "strangers": pc.and_(compared, pc.and_(here, pc.equal(records, 0))),
             "beyond": pc.or_(
@@ -239,8 +241,15 @@ class _Some:
             surplus=_sum(surplus),
             strangers=_sum(kinds["strangers"]),
             beyond=_sum(kinds["beyond"]),
+            given_up=_sum(kinds["given_up"]),
             samples={kind: first for kind, mask in kinds.items() if (first := _first(offset, mask))},
         )
+
+    def _given_up(self, offset: pa.Array) -> pa.Array:
+        found = pa.repeat(pa.scalar(False), len(offset))
+        for r in self.window.given_up:
+            found = pc.or_(found, pc.and_(pc.greater_equal(offset, r.start), pc.less(offset, r.end)))
+        return found
 
 
 def _sum(values: pa.Array) -> int:

@@ -6,14 +6,17 @@ import random
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
+from pyspark.sql import SparkSession
 
 from frazil.commit import Coordinator, Started, StopRequested, World
 from frazil.commit.world import this_process
-from frazil.engine.assemble import Assembly
+from frazil.engine.assemble import Assembly, assemble
 from frazil.engine.distribute import Distribution
 from frazil.engine.epoch import PlannedEpoch, Targets, WrittenEpoch, write_epoch
 from frazil.engine.events import (
@@ -30,7 +33,8 @@ from frazil.engine.events import (
 from frazil.engine.keys import require_one_partition, require_ordered
 from frazil.engine.lanes import job_group
 from frazil.engine.logbook import Logbook
-from frazil.errors import FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
+from frazil.errors import CommitOutcomeUnknown, FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
+from frazil.pipeline import PipelineSpec
 from frazil.protocol.plan import (
     Cut,
     FlushPolicy,
@@ -49,13 +53,16 @@ from frazil.protocol.plan import (
 from frazil.protocol.positions import Frontier
 from frazil.protocol.progress import Progress
 from frazil.protocol.register import Epoch
-from frazil.protocol.retry import SOURCE
+from frazil.protocol.retry import SOURCE, START, Backoff
+from frazil.protocol.start import OnRollback
 from frazil.write import new_token
 
 log = structlog.get_logger()
 
 _FIRST_GUESS_RECORD_BYTES = 1024.0
 _POLL_S_MIN, _POLL_S_MAX = 0.05, 1.0
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,58 @@ class RunOptions:
     available_now: bool = False
     take_over: bool = False
     adopt: bool = False
+    on_rollback: OnRollback | None = None
+
+
+class Patience:
+    """Waits transient faults out, so many in a row."""
+
+    def __init__(self, tell: Observer, stop: threading.Event) -> None:
+        self._tell = tell
+        self._stop = stop
+        self._failures = 0
+
+    def restore(self) -> None:
+        """All is well: what comes next is the first fault again."""
+        self._failures = 0
+
+    def wait_out(self, fault: TransientError, backoff: Backoff) -> None:
+        """A pause, or the end of all patience; returns at once when somebody asks to stop."""
+        self._failures += 1
+        if self._failures > backoff.attempts:
+            raise MaxRetriesExceeded(
+                f"gave up after {backoff.attempts} attempts: {fault.message}", fault.remedy
+            ) from fault
+        delay_s = backoff.delay_s(self._failures, random.random())
+        self._tell(Retrying(f"{fault.kind}: {fault.message}", self._failures, delay_s))
+        self._stop.wait(delay_s)
+
+    def starting(self, act: Callable[[], Answer]) -> Answer:
+        """Does one step of a start, however often it takes; raises `StopRequested` if asked to stop meanwhile."""
+        while True:
+            try:
+                answer = act()
+            except TransientError as fault:
+                self.wait_out(fault, START)
+                if self._stop.is_set():
+                    raise StopRequested from fault
+            else:
+                self.restore()
+                return answer
+
+
+def run_pipeline(
+    spec: PipelineSpec, spark: SparkSession, observer: Observer, options: RunOptions, stop: threading.Event
+) -> None:
+    """Puts a pipeline together and runs it until it is done, stopped or broken."""
+    try:
+        parts = Patience(observer, stop).starting(lambda: assemble(spec, spark))
+    except StopRequested:
+        return
+    try:
+        Engine(parts, observer, options, stop).run()
+    finally:
+        parts.source.close()
 
 
 class Engine:
@@ -98,24 +157,28 @@ class Engine:
         self._next_epoch = Epoch(1)
         self._cut_at: float | None = None
         self._goal: SourceObserved | None = None
-        self._failures = 0
+        self._patience = Patience(observer, self.stop)
         self._adrift = False
         self._stopping = False
 
     def run(self) -> None:
         """1. claim the tables, 2. clean up after a crash, 3. plan, write and commit to the end, 4. settle."""
         try:
-            started = self._coordinator.start(
-                self._parts.source.starting_frontier,
-                take_over=self._options.take_over,
-                adopt=self._options.adopt,
-            )
+            started = self._patience.starting(self._claim)
+            self._parts.source.resume(started.frontier)
+            self._patience.starting(self._take_up)
         except StopRequested:
             return
-        self._parts.source.resume(started.frontier)
-        self._take_up()
         with self._logbook.opened(started):
             self._run(started)
+
+    def _claim(self) -> Started:
+        return self._coordinator.start(
+            self._parts.source.starting_frontier,
+            take_over=self._options.take_over,
+            adopt=self._options.adopt,
+            on_rollback=self._options.on_rollback,
+        )
 
     def _run(self, started: Started) -> None:
         ui = self._parts.spark.sparkContext.uiWebUrl
@@ -137,16 +200,9 @@ class Engine:
         except StopRequested:
             return True
         except TransientError as fault:
-            self._failures += 1
-            if self._failures > SOURCE.attempts:
-                raise MaxRetriesExceeded(
-                    f"gave up after {SOURCE.attempts} attempts: {fault.message}", fault.remedy
-                ) from fault
-            delay_s = SOURCE.delay_s(self._failures, random.random())
-            self._tell(Retrying(f"{fault.kind}: {fault.message}", self._failures, delay_s))
             self._drop_flight()
             self._adrift = True
-            self.stop.wait(delay_s)
+            self._patience.wait_out(fault, SOURCE)
             return self.stop.is_set()
 
     def _find_bearings(self) -> None:
@@ -215,7 +271,7 @@ class Engine:
                 if self._cut_at is None:
                     self._cut_at = time.monotonic()
                 if not waiting and not self._flight:
-                    self._failures = 0  # idle and well: faults with quiet times in between do not add up
+                    self._patience.restore()  # idle and well: faults with quiet times in between do not add up
                 return None, min(self._poll_s, max(seconds, _POLL_S_MIN))
             case Cut(limit):
                 span = cut(base, seen, limit)
@@ -223,8 +279,14 @@ class Engine:
                 return PlannedEpoch(self._next_epoch, span, base, skipped, token, registers), 0.0
 
     def _unless_replaced(self, error: FrazilError) -> FrazilError:
-        """What the source shows may follow from what a newer coordinator did; then being fenced is the news."""
+        """What the source shows may follow from what a newer coordinator did; then being fenced is the news.
+
+        Or a commit of our own has landed late, and what the source no longer has is in the table.
+        """
+        before = self._coordinator.frontier
         self._coordinator.resync()
+        if self._coordinator.frontier != before:
+            return CommitOutcomeUnknown("a commit given up for lost has landed after all; planning again behind it")
         return error
 
     def _launch(self, planned: PlannedEpoch) -> None:
@@ -252,8 +314,8 @@ class Engine:
             self._logbook.carried(planned)
             self._tell(EpochCarried(planned.number))
             return
-        self._logbook.landed(planned, landed)
-        self._failures = 0
+        self._logbook.landed(planned, landed, written.winners)
+        self._patience.restore()
         self.progress.commit(landed.register.frontier)
         self._tell(EpochLanded(landed, written.seconds + landed.commit_ms / 1000))
         self._parts.source.acknowledge(landed.register.frontier)

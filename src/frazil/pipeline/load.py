@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from frazil.errors import ConfigError, UnsupportedCatalog
 from frazil.pipeline import secrets
+from frazil.pipeline.atomic import require_atomic_swap
 from frazil.pipeline.spec import PipelineSection, PipelineSpec, Section
 
 
@@ -32,15 +33,17 @@ def load_pipeline(path: Path) -> PipelineSpec:
 
 
 def parse_pipeline(tree: Mapping[str, Any]) -> PipelineSpec:
-    """Validates a pipeline given as nested mappings."""
+    """Validates a pipeline given as nested mappings, and refuses a catalog that cannot keep the promise."""
     resolved = secrets.resolve(dict(tree))
     try:
-        return PipelineSpec.model_validate(resolved)
+        spec = PipelineSpec.model_validate(resolved)
     except ValidationError as error:
         details = error.errors()
         lines = list(dict.fromkeys(line for detail in details for line in _explain(detail)))
         kind = UnsupportedCatalog if all(d["loc"] == ("catalog", "type") for d in details) else ConfigError
         raise kind("\n".join(lines)) from None
+    require_atomic_swap(spec)
+    return spec
 
 
 def parse_name(name: str) -> str:

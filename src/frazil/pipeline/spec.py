@@ -238,11 +238,18 @@ class CatalogSection(Section):
     """where tables are stored: a folder or a URI"""
     prop: PassThrough = {}
     """any further catalog property, under Iceberg's names"""
+    vouched: bool = False
+    """you know that commits to the catalog are atomic, and vouch for it where frazil cannot know"""
+
+    @property
+    def names_warehouse(self) -> bool:
+        """A REST server knows its own: without a word from the user, none is asked for."""
+        return self.type != "rest" or "warehouse" in self.model_fields_set
 
     @property
     def is_local(self) -> bool:
         """Whether the warehouse is a folder; servers may give theirs a name, which looks like a relative path."""
-        if ":" in self.warehouse:
+        if ":" in self.warehouse or not self.names_warehouse:
             return False
         return self.type in {"sqlite", "memory"} or self.warehouse.startswith((".", "/"))
 
@@ -250,6 +257,10 @@ class CatalogSection(Section):
     def _addressed(self) -> CatalogSection:
         if self.type in {"rest", "hive", "nessie", "jdbc"} and not self.uri:
             raise ValueError(f"uri is required with type {self.type}")
+        if "type" in self.prop:
+            raise ValueError(
+                "prop.type is not allowed; say it as catalog.type, or name a class as prop.catalog-impl"
+            )
         return self
 
 

@@ -12,6 +12,12 @@ Failure matrix. Columns: what `judge` finds. Rows: when it is asked.
                                          (yet): same files,
                                          try again
 
+The predecessor under another schema, partition spec or sort order than the files were written for is `Altered`,
+whenever it is found: the epoch is written again for the table as it is now.
+
+A table that was rolled back takes no commit, but one: the start of a coordinator whose user said what to do about
+it (`protocol/start.py`). That one names what it saw the head hold, and lands only while the head holds just that.
+
 "Not landed yet" never licenses a deletion: the attempt may still be under way somewhere. It is harmless all
 the same, because at most one commit can follow a predecessor. An attempt that was given up for lost, and lands
 after its epoch was planned anew, is the one that follows: the new plan is the one to drop.
@@ -24,7 +30,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from frazil.errors import Fenced as FencedError
-from frazil.errors import TableChanged, TerminalError
+from frazil.errors import TableAltered, TableChanged, TerminalError
+from frazil.protocol.positions import Frontier, Span
 from frazil.protocol.register import Register
 
 
@@ -46,6 +53,28 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """What files are written for; anybody may alter it at any moment."""
+
+    schema_id: int = 0
+    spec_id: int = 0
+    sort_order_id: int = 0
+
+    def __str__(self) -> str:
+        return f"schema {self.schema_id}, partition spec {self.spec_id}, sort order {self.sort_order_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the head of a rolled-back table still holds of a writer, and what was lost with the rollback."""
+
+    frontier: Frontier | None
+    """after the writer's newest commit in the head's history; empty if there is none, None if it has expired"""
+    lost: Span | None
+    """what was read for the commits that are gone; None if their history has expired"""
+
+
+@dataclass(frozen=True, slots=True)
 class TableObserved:
     """What one load of a table showed."""
 
@@ -57,6 +86,11 @@ class TableObserved:
     sign: Sign | None = None
     has_rows: bool = False
     """whoever wrote them"""
+    layout: Layout = Layout()
+    other_writers: tuple[str, ...] = ()
+    """pipelines that have a register in the table, looked up where this one has none"""
+    held: Held | None = None
+    """only of a table that was rolled back"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +104,10 @@ class Proposal:
     summary: Mapping[str, str]
     replaces: bool = False
     """whether all rows that are in the table go, as after a TRUNCATE at the source"""
+    layouts: frozenset[Layout] = frozenset()
+    """those its files were written for: one, or none without files"""
+    holds: Frontier | None = None
+    """what the head of a rolled-back table was seen to hold, in a start that makes amends for it"""
 
     def is_overtaken_by(self, found: Register) -> bool:
         """Whether `found` is a commit of the same coordinator, later than the predecessor."""
@@ -104,13 +142,20 @@ class Overtaken:
 
 
 @dataclass(frozen=True, slots=True)
+class Altered:
+    """The files were written for another schema, partition spec or sort order than the table now has."""
+
+    found: Layout
+
+
+@dataclass(frozen=True, slots=True)
 class Unexpected:
     """The table was changed behind the pipeline's back."""
 
     error: TerminalError
 
 
-Verdict = Proceed | AlreadyCommitted | Fenced | Overtaken | Unexpected
+Verdict = Proceed | AlreadyCommitted | Fenced | Overtaken | Altered | Unexpected
 
 
 def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
@@ -119,8 +164,9 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
     1. another table under the same name is never written to;
     2. our own batch id comes first: it is in, whoever landed it;
     3. then a newer coordinator;
-    4. then the predecessor, by value, and still part of the table's history;
-    5. then a later commit of our own.
+    4. then the predecessor, by value, and still part of the table's history; or gone from it as the start saw;
+    5. with it, that the files were written for the table as it is;
+    6. then a later commit of our own.
     """
     if seen.uuid != proposal.table_uuid:
         return Unexpected(recreated(seen, proposal.table_uuid))
@@ -129,19 +175,35 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
         return AlreadyCommitted(found)
     if found is not None and found.overrides(proposal.register):
         return Fenced(found)
-    if found is not None and seen.standing is Standing.ROLLED_BACK:
+    if found is not None and seen.standing is Standing.ROLLED_BACK and not _is_known(seen, proposal):
         return Unexpected(rolled_back(seen))
+    if seen.standing is not Standing.ROLLED_BACK and proposal.holds is not None:
+        return Unexpected(restored(seen))
     if found == proposal.predecessor:
-        return Proceed()
+        return Proceed() if proposal.layouts <= {seen.layout} else Altered(seen.layout)
     if found is not None and proposal.is_overtaken_by(found):
         return Overtaken(found)
     return Unexpected(register_changed(seen, proposal.writer, proposal.predecessor))
+
+
+def _is_known(seen: TableObserved, proposal: Proposal) -> bool:
+    """Whether the rollback is the very one that the proposal makes amends for."""
+    return proposal.holds is not None and seen.held is not None and seen.held.frontier == proposal.holds
 
 
 def fenced(table: str, found: Register) -> FencedError:
     return FencedError(
         f"{table}: coordinator {found.coordinator} (generation {found.generation}) has taken this pipeline over",
         "this process stops; the other one goes on. Run one coordinator per pipeline",
+    )
+
+
+def altered(table: str, proposal: Proposal, found: Layout) -> TableAltered:
+    written = "; ".join(sorted(map(str, proposal.layouts)))
+    return TableAltered(
+        f"{table} was altered while epoch {proposal.register.epoch} was written: "
+        f"its files have {written}, the table has {found}",
+        "the epoch is written again for the table as it is now; its first files are not committed",
     )
 
 
@@ -160,9 +222,16 @@ def rolled_back(seen: TableObserved) -> TableChanged:
     return TableChanged(
         f"{seen.table} was rolled back or replaced: epoch {register.epoch} was committed in snapshot "
         f"{register.snapshot_id}, which is not in the history of the head {seen.snapshot_id}",
-        f"to keep the epochs, set the current snapshot to {register.snapshot_id} again; "
-        "to land them anew, remove the table property of this writer and start with explicit "
-        "starting_offsets and --adopt",
+        f"to have its rows back, set the current snapshot to {register.snapshot_id} again; to stay at this head, "
+        "start once with --on-rollback rewind, which reads and lands the records again that it lacks, or with "
+        "--on-rollback keep, which leaves them out for good and goes on behind them",
+    )
+
+
+def restored(seen: TableObserved) -> TableChanged:
+    return TableChanged(
+        f"{seen.table} was rolled back, and is not any more: somebody has restored its head meanwhile",
+        "start again: a start takes up what the table says",
     )
 
 

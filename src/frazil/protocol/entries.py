@@ -6,6 +6,7 @@ before any task began and stands in the name of every file that its tasks write.
 
     entry            when                                               requirement
     Started          the start commit is in every table                 seek and resume of REC-13
+    SchemaChanged    the first epoch for a table whose schema is another    REC-09 SchemaEvolution
     EpochBegun       before the first task of an epoch; on disk first   REC-02 OffsetMarker, REC-03 FlushStart
     FilesWritten     all tasks have reported                            REC-04 ParquetWritten
     EpochLanded      the commit is in every table it has rows for       REC-05 FlushComplete, REC-06, REC-07
@@ -33,6 +34,8 @@ class TableTouched:
     """the folder that its data files go to"""
     sequence_number: int
     """of the last commit before: whatever the epoch lands has a higher one, where the table counts them"""
+    schema_id: int | None = None
+    """that the epoch's files are written for"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,17 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaChanged:
+    """Somebody altered a table since the epoch before; a renamed field is both removed and added."""
+
+    table: str
+    old_schema_id: int
+    new_schema_id: int
+    fields_added: tuple[str, ...] = ()
+    fields_removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EpochBegun:
     """An epoch is about to be written; the table may come to hold any of it, or nothing."""
 
@@ -66,6 +80,8 @@ class EpochBegun:
     batch_id: str
     span: Span
     tables: tuple[TableTouched, ...]
+    winners: tuple[str, ...] = ()
+    """the task attempts whose files landed, once it has and others may have left files of theirs behind"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +105,8 @@ class EpochLanded:
     """by table"""
     files: int
     span: Span = EMPTY_SPAN
+    winners: tuple[str, ...] = ()
+    """the task attempts whose files landed, if Spark ran some task more than once; else none"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +146,23 @@ class Checkpoint:
     frontier: Frontier = field(default_factory=Frontier)
     snapshots: Mapping[str, int] = field(default_factory=dict)
     incomplete: tuple[EpochBegun, ...] = ()
+    schemas: Mapping[str, int] = field(default_factory=dict)
 
 
 Entry = (
-    Started | EpochBegun | FilesWritten | EpochLanded | EpochCarried | EpochAbandoned | OrphansDeleted | Checkpoint
+    Started
+    | SchemaChanged
+    | EpochBegun
+    | FilesWritten
+    | EpochLanded
+    | EpochCarried
+    | EpochAbandoned
+    | OrphansDeleted
+    | Checkpoint
 )
 KINDS: tuple[type[Entry], ...] = (
     Started,
+    SchemaChanged,
     EpochBegun,
     FilesWritten,
     EpochLanded,

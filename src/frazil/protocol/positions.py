@@ -4,7 +4,7 @@ Theory. A source is a set of partitions, each an append-only sequence of offsets
 partition, the next offset to read, with the leader epoch under which the offset before it was written and
 the id of its topic: enough to recognise a truncated log or a recreated topic later. A **span** is, per
 partition, one half-open range `[start, end)`. An epoch takes the frontier from `start` to `end`; nothing else
-moves it, and it never goes back.
+moves it, and it never goes back, but where the user rolled the table back and asks for it.
 
 What can be wrong with a position, and who notices:
 
@@ -227,6 +227,11 @@ class Frontier:
             if start < r.end:
                 ranges[partition] = Range(start, r.end)
         return Span(ranges)
+
+    def since(self, other: Frontier) -> Span:
+        """From `other` to here; from 0 where that one knows nothing of a partition."""
+        starts = {partition: other.offset(partition) or 0 for partition in self.positions}
+        return Span({p: Range(starts[p], at.offset) for p, at in self.positions.items() if starts[p] < at.offset})
 
     def encode(self) -> object:
         """JSON-ready and compact: one string a topic, positions in partition order, `-` for none."""

@@ -7,6 +7,7 @@ all of its files carry its token, so they can be found without guessing by age.
 A file is deleted only if all of this holds:
 
     its epoch began under this journal and neither landed nor was cleaned up     the journal
+    or it landed, and the file is of a task attempt that Spark gave up           the journal, and the name
     its name carries that epoch's token, under this writer and epoch             the name
     its table is the one the epoch was written for                               uuid
     a later start commit of ours is in that table: the epoch can never land      the caller, `after the start`
@@ -18,6 +19,7 @@ What a lost or damaged journal does:
     EpochBegun             its orphans stay until the table's own orphan removal finds them
     EpochLanded            its files are looked for, found referenced, and kept
     OrphansDeleted         they are looked for once more, and are not there
+    EpochLanded's winners  files of attempts that Spark gave up stay likewise
     everything             nothing is cleaned up; not a row is lost or doubled
 """
 
@@ -26,6 +28,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from frazil.protocol.entries import (
     Checkpoint,
@@ -43,7 +46,37 @@ from frazil.protocol.positions import Frontier
 INCOMPLETE_MAX = 1_000
 """More than this are not remembered: a fault every few seconds must not make checkpoints without end."""
 
-_NAME = re.compile(r".*-(?P<token>[0-9a-f]{12})-[0-9a-f]{12}-\d{5,}\.[a-z]+")
+_NAME = re.compile(r".*-(?P<token>[0-9a-f]{12})-(?P<attempt>[0-9a-f]{12})-\d{5,}\.[a-z]+")
+
+
+class OrphanKind(StrEnum):
+    """What a file that nobody references once was (REC-15)."""
+
+    DATA_FILE = "data file"
+    MANIFEST = "manifest"
+    MANIFEST_LIST = "manifest list"
+    STATISTICS = "statistics"
+    UNKNOWN = "unknown"
+
+
+_KINDS = [
+    (_NAME, OrphanKind.DATA_FILE),
+    (re.compile(r"snap-.*\.avro"), OrphanKind.MANIFEST_LIST),
+    (re.compile(r".*-m\d+\.avro"), OrphanKind.MANIFEST),
+    (re.compile(r"partition-stats-.*|.*\.(stats|puffin)"), OrphanKind.STATISTICS),
+]
+
+
+def orphan_kind(path: str) -> OrphanKind:
+    """By its name, as frazil and Iceberg give names."""
+    name = path.rpartition("/")[2]
+    return next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), OrphanKind.UNKNOWN)
+
+
+def attempt_of(path: str) -> str | None:
+    """The task attempt that wrote a file, by its name."""
+    found = _NAME.fullmatch(path.rpartition("/")[2])
+    return found["attempt"] if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +88,11 @@ class RecoveryState:
     snapshots: Mapping[str, int] = field(default_factory=dict)
     """the last one that was noted, by table"""
     incomplete: Mapping[str, EpochBegun] = field(default_factory=dict)
-    """by token: epochs that began and neither landed nor were cleaned up"""
+    """by token: epochs that began and neither landed nor were cleaned up, and landed ones with winners"""
     written: Mapping[str, tuple[FileNoted, ...]] = field(default_factory=dict)
     """by token: files of incomplete epochs that were noted since the last checkpoint"""
+    schemas: Mapping[str, int] = field(default_factory=dict)
+    """by the table's uuid: the schema that the last epoch was written for"""
     committed_files: int = 0
     entries: int = 0
     checkpoints: int = 0
@@ -72,13 +107,18 @@ class RecoveryState:
                 incomplete = {**self.incomplete, token: entry}
                 for oldest in list(incomplete)[:-INCOMPLETE_MAX]:
                     del incomplete[oldest]
-                return replace(state, incomplete=incomplete)
+                known = {each.uuid: each.schema_id for each in entry.tables if each.schema_id is not None}
+                return replace(state, incomplete=incomplete, schemas={**self.schemas, **known})
             case FilesWritten(token=token, files=files):
                 written = {**self.written, token: self.written.get(token, ()) + files}
                 return replace(state, written=written)
-            case EpochLanded(token=token):
+            case EpochLanded(token=token, winners=winners):
+                begun = self.incomplete.get(token)
+                kept = {token: replace(begun, winners=winners)} if begun is not None and winners else {}
+                rest = state._without([token])
                 return replace(
-                    state._without([token]),
+                    rest,
+                    incomplete={**rest.incomplete, **kept},
                     frontier=entry.frontier,
                     snapshots={**self.snapshots, **entry.snapshots},
                     committed_files=self.committed_files + entry.files,
@@ -94,6 +134,7 @@ class RecoveryState:
                     snapshots=entry.snapshots,
                     incomplete={begun.token: begun for begun in entry.incomplete},
                     written={},
+                    schemas=entry.schemas,
                     committed_files=entry.committed_files,
                     entries=entry.entries,
                     checkpoints=entry.number,
@@ -111,6 +152,7 @@ class RecoveryState:
             frontier=self.frontier,
             snapshots=self.snapshots,
             incomplete=tuple(self.incomplete.values()),
+            schemas=self.schemas,
         )
 
     def _without(self, tokens: Iterable[str]) -> RecoveryState:
@@ -137,6 +179,8 @@ class Search:
     location: str
     epochs: Mapping[str, int]
     """by token, the epoch whose files carry it"""
+    winners: Mapping[str, tuple[str, ...]]
+    """by token, attempts whose files landed: they are not looked for"""
     sequence_number: int
     """no snapshot up to this one can reference any of them, where the table counts them"""
 
@@ -144,7 +188,9 @@ class Search:
         """Whether a file's name says that it is of one of these epochs; `writer` as it stands in names."""
         name = path.rpartition("/")[2]
         found = _NAME.fullmatch(name)
-        return found is not None and name.startswith(f"{writer}-e{self.epochs.get(found['token'])}-t")
+        if found is None or found["attempt"] in self.winners.get(found["token"], ()):
+            return False
+        return name.startswith(f"{writer}-e{self.epochs.get(found['token'])}-t")
 
 
 def plan_search(state: RecoveryState, uuids: Mapping[str, str]) -> list[Search]:
@@ -159,6 +205,7 @@ def plan_search(state: RecoveryState, uuids: Mapping[str, str]) -> list[Search]:
             table=table,
             location=location,
             epochs={begun.token: begun.epoch for begun, _ in some},
+            winners={begun.token: begun.winners for begun, _ in some},
             sequence_number=min(number for _, number in some),
         )
         for (table, location), some in places.items()

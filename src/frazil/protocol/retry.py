@@ -20,5 +20,7 @@ class Backoff:
         return delay * (1 + self.jitter_share * jitter)
 
 
+START = Backoff(base_s=0.1, max_s=5.0, attempts=7)
+"""Shorter than later on: whoever starts a pipeline with a wrong address is waiting for the answer."""
 SOURCE = Backoff(base_s=0.1, max_s=30.0, attempts=10)
 COMMIT = Backoff(base_s=0.1, max_s=5.0, attempts=10)

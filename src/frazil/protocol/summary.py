@@ -1,17 +1,19 @@
 """The snapshot summary: the history of a pipeline, written beside the data.
 
 The register is the truth about now; summaries are the account of how it came about. They are read by people,
-by `frazil history` and by proofs, never to decide where to go on.
+by `frazil history` and by proofs, never to decide where to go on; but for one case: when a user has rolled the
+table back, the register speaks of what is gone, and the newest summary in the head's history tells what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from frazil.protocol.commit import Sign
-from frazil.protocol.positions import EMPTY_SPAN, Span
+from frazil.protocol.commit import Held, Sign
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
 from frazil.protocol.register import Register
 
 Action = Literal["start", "append", "row-delta", "overwrite", "heartbeat"]
@@ -59,6 +61,12 @@ class EpochSummary:
     duration_ms: int = 0
     interval_ms: int = 0
     process: str = ""
+    read: Span = EMPTY_SPAN
+    """of a side table: what was read for its rows; its span begins earlier, at its own frontier"""
+    rewound_from: Frontier | None = None
+    """of a start that goes back on the user's word: where the register had stood"""
+    given_up: Span = EMPTY_SPAN
+    """of a start that goes on behind a rollback on the user's word: what the table may lack"""
 
     def properties(self) -> dict[str, str]:
         facts = {
@@ -69,6 +77,7 @@ class EpochSummary:
             "epoch": str(self.register.epoch),
             "batch-id": self.register.batch_id,
             "span": self.span.encode(),
+            "frontier": _dumps(self.register.frontier),
             "rows.delivered": str(self.counts.delivered),
             "rows.landed": str(self.counts.landed),
             "rows.filtered": str(self.counts.filtered),
@@ -82,8 +91,11 @@ class EpochSummary:
         if self.counts.deleted or self.counts.collapsed:
             facts["rows.deleted"] = str(self.counts.deleted)
             facts["rows.collapsed"] = str(self.counts.collapsed)
-        if self.skipped:
-            facts["skipped"] = self.skipped.encode()
+        for key, span in (("skipped", self.skipped), ("read", self.read), ("given-up", self.given_up)):
+            if span:
+                facts[key] = span.encode()
+        if self.rewound_from is not None:
+            facts["rewound-from"] = _dumps(self.rewound_from)
         return {PREFIX + key: value for key, value in facts.items()}
 
 
@@ -91,6 +103,54 @@ def read_sign(timestamp_ms: int, look_up: Callable[[str], str | None]) -> Sign:
     """The sign of life that a snapshot of ours is; `look_up` finds a key of its summary."""
     interval_ms = int(look_up(PREFIX + "interval-ms") or 0)
     return Sign(timestamp_ms, look_up(PREFIX + "process") or "", interval_ms / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """A snapshot among the ancestors of another one."""
+
+    snapshot_id: int
+    parent_id: int | None
+    look_up: Callable[[str], str | None]
+    """finds a key of its summary"""
+
+    def is_by(self, writer: str) -> bool:
+        return self.look_up(PREFIX + "writer") == writer
+
+
+def read_held(writer: str, head: Iterable[Kin], register: Iterable[Kin]) -> Held:
+    """What a rollback left and what it took; both lines go from a snapshot back, as far as they are listed.
+
+    `head` is the line of the head, `register` that of the snapshot that the register points at.
+    """
+    line = list(head)
+    return Held(_frontier_held(writer, line), _lost(writer, {kin.snapshot_id for kin in line}, register))
+
+
+def _frontier_held(writer: str, line: list[Kin]) -> Frontier | None:
+    newest = next((kin for kin in line if kin.is_by(writer)), None)
+    if newest is None:
+        return Frontier() if not line or line[-1].parent_id is None else None
+    text = newest.look_up(PREFIX + "frontier")
+    return None if text is None else Frontier.decode(json.loads(text))
+
+
+def _lost(writer: str, left: set[int], register: Iterable[Kin]) -> Span | None:
+    """From the first offset to the last that was read for commits which the head does not descend from."""
+    lost = EMPTY_SPAN
+    for kin in register:
+        if kin.snapshot_id in left:
+            return lost
+        text = kin.look_up(PREFIX + "read") or kin.look_up(PREFIX + "span")
+        if kin.is_by(writer) and text:
+            lost = lost.with_skipped(Span.decode(text))
+        if kin.parent_id is None or kin.parent_id in left:
+            return lost
+    return None
+
+
+def _dumps(frontier: Frontier) -> str:
+    return json.dumps(frontier.encode(), separators=(",", ":"), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +169,8 @@ class CommitRecord:
     data_files: int
     duration_ms: int
     delete_files: int = 0
+    rewound_from: Frontier | None = None
+    given_up: Span = EMPTY_SPAN
 
     @classmethod
     def parse(cls, snapshot_id: int, timestamp_ms: int, summary: Mapping[str, str]) -> CommitRecord:
@@ -119,6 +181,7 @@ class CommitRecord:
             text = summary.get(PREFIX + key)
             return Span.decode(text) if text else EMPTY_SPAN
 
+        rewound = summary.get(PREFIX + "rewound-from")
         return cls(
             snapshot_id=snapshot_id,
             timestamp_ms=timestamp_ms,
@@ -139,4 +202,6 @@ class CommitRecord:
             data_files=number("files.data"),
             delete_files=number("files.delete"),
             duration_ms=number("duration-ms"),
+            rewound_from=Frontier.decode(json.loads(rewound)) if rewound else None,
+            given_up=span("given-up"),
         )

@@ -15,6 +15,8 @@ from frazil.journal import Recorded
 from frazil.pipeline import PipelineSpec
 from frazil.protocol import entries
 from frazil.protocol.positions import Frontier, Span, name_partition
+from frazil.protocol.recovery import orphan_kind
+from frazil.protocol.start import Begin, Decision, Resume, Stop, Wait
 
 
 def journal_table(spec: PipelineSpec, recorded: Sequence[Recorded]) -> Grid:
@@ -43,6 +45,8 @@ def recovery_json(spec: PipelineSpec, found: Recovery) -> dict[str, Any]:
         "epoch": found.register.epoch if found.register else None,
         "generation": found.register.generation if found.register else None,
         "frontier": _offsets(found.frontier),
+        "stops": str(found.stop) if found.stop else None,
+        "on_rollback": {choice.value: _prospect(decision) for choice, decision in found.choices.items()},
         "journal": {
             "folder": spec.journal.dir,
             "entries_processed": state.entries,
@@ -56,33 +60,64 @@ def recovery_json(spec: PipelineSpec, found: Recovery) -> dict[str, Any]:
             for begun in state.incomplete.values()
         ],
         "orphan_files": found.orphans,
+        "unreferenced_metadata": list(found.metadata),
+        "orphan_types": {path: orphan_kind(path).value for path in [*found.orphans, *found.metadata]},
         "kept_files": sorted(path for each in found.leftovers for path in each.kept),
     }
 
 
 def recovery_lines(spec: PipelineSpec, found: Recovery) -> Iterator[str]:
-    if found.register is None:
+    if found.stop is not None:
+        yield f"a start stops: {found.stop}"
+        for choice, decision in found.choices.items():
+            yield f"--on-rollback {choice.value}: {_prospect(decision)}"
+    elif found.register is None:
         yield f"{spec.table.name} has no frontier of this pipeline: a start begins at starting_offsets"
     else:
         yield f"a start goes on after epoch {found.register.epoch}, at {_at(found.frontier)}"
     for note in found.notes:
         yield f"! {note}; no row depends on it"
     for begun in found.journal.incomplete.values():
-        yield f"epoch {begun.epoch} ({begun.token}) began and was not noted as landed: {_span(begun.span)}"
+        said = (
+            "landed, but Spark ran some of its tasks twice"
+            if begun.winners
+            else "began and was not noted as landed"
+        )
+        yield f"epoch {begun.epoch} ({begun.token}) {said}: {_span(begun.span)}"
     for leftovers in found.leftovers:
         for path in leftovers.kept:
             yield f"keeps   {path}: it had landed"
         for path in leftovers.orphans:
-            yield f"deletes {path}"
+            yield f"deletes {path} ({orphan_kind(path)})"
+    for path in found.metadata:
+        yield f"leaves  {path} ({orphan_kind(path)}): no snapshot has it; a commit failed, or one is under way"
     yield f"{len(found.orphans)} files to delete"
     if found.journal.incomplete:
         yield "epochs of a pipeline that runs now are under way: nothing of them is deleted while it does"
+
+
+def _prospect(decision: Decision) -> str:
+    match decision:
+        case Resume():
+            lacking = [
+                f"{table} gives up {_span(a.given_up)}" for table, a in decision.amends.items() if a.given_up
+            ]
+            return ", ".join([f"goes on at {_at(decision.frontier)}", *lacking])
+        case Begin():
+            return "begins again at starting_offsets"
+        case Stop(error):
+            return f"stops as well: {error}"
+        case Wait():
+            return "waits for another coordinator"
 
 
 def _facts(entry: entries.Entry) -> str:
     match entry:
         case entries.Started():
             return f"generation {entry.generation}, coordinator {entry.coordinator}, at {_at(entry.frontier)}"
+        case entries.SchemaChanged():
+            fields = [*(f"+{name}" for name in entry.fields_added), *(f"-{name}" for name in entry.fields_removed)]
+            return f"{entry.table} from schema {entry.old_schema_id} to {entry.new_schema_id}: {' '.join(fields)}"
         case entries.EpochBegun():
             return f"{entry.span.records:,} offsets: {_span(entry.span)}"
         case entries.FilesWritten():

@@ -46,6 +46,9 @@ def status_tables(spec: PipelineSpec, found: PipelineStatus) -> Iterator[Grid | 
                 _age(_freshness_s(table)),
             )
     yield grid
+    for table in found.tables:
+        if table.trouble is not None:
+            yield f"[red]✗[/red] {escape(str(table.trouble))}"
     yield _frontier_grid(found)
     if found.lag is None:
         yield escape(f"lag is unknown: {mask(found.source_error)}")
@@ -61,6 +64,8 @@ def history_json(record: CommitRecord) -> dict[str, Any]:
         "batch_id": record.batch_id,
         "span": record.span.encode(),
         "skipped": record.skipped.encode(),
+        "given_up": record.given_up.encode(),
+        "rewound": record.rewound_from is not None,
         "delivered": record.counts.delivered,
         "landed": record.counts.landed,
         "filtered": record.counts.filtered,
@@ -112,6 +117,10 @@ def _facts(record: CommitRecord) -> Iterator[str]:
         yield f"{record.counts.dead:,} dead letters"
     if record.skipped:
         yield f"skipped {_span(record.skipped)}"
+    if record.given_up:
+        yield f"rolled back, given up {_span(record.given_up)}"
+    if record.rewound_from is not None:
+        yield "rolled back, rewound"
 
 
 def _frontier_grid(found: PipelineStatus) -> Grid:
@@ -143,6 +152,8 @@ def _table_json(table: TableStatus) -> dict[str, Any]:
         "committed_at": _time(table.committed_ms) if table.committed_ms else None,
         "freshness_s": _freshness_s(table),
         "frontier": {name_partition(p): position.offset for p, position in sorted(positions.items())},
+        "trouble": table.trouble.message if table.trouble else None,
+        "remedy": table.trouble.remedy if table.trouble else None,
     }
 
 

@@ -10,19 +10,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm
+    from frazil.spark.attempts import ran_more_than_once
+    from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm, jvm_has_ended
     from frazil.spark.java import java_home
     from frazil.spark.session import open_session, own_session
 
-__all__ = ["ensure_callbacks", "java_exception_classes", "java_home", "jvm", "open_session", "own_session"]
+__all__ = [
+    "ensure_callbacks",
+    "java_exception_classes",
+    "java_home",
+    "jvm",
+    "jvm_has_ended",
+    "open_session",
+    "own_session",
+    "ran_more_than_once",
+]
 
 _MODULE_OF = {
     "ensure_callbacks": "frazil.spark.gateway",
     "java_exception_classes": "frazil.spark.gateway",
     "java_home": "frazil.spark.java",
     "jvm": "frazil.spark.gateway",
+    "jvm_has_ended": "frazil.spark.gateway",
     "open_session": "frazil.spark.session",
     "own_session": "frazil.spark.session",
+    "ran_more_than_once": "frazil.spark.attempts",
 }
 
 

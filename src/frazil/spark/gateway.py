@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,18 @@ def ensure_callbacks(spark: SparkSession) -> None:
     from pyspark.java_gateway import ensure_callback_server_started
 
     ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+
+
+def jvm_has_ended(spark: SparkSession, patience_s: float = 0.0) -> bool:
+    """Whether the JVM that we started is gone; one that somebody else started is not ours to watch."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def java_exception_classes(error: Py4JJavaError) -> list[frozenset[str]]:

@@ -2,7 +2,8 @@
 
 Each set of jars (an Ivy `conf`) has a folder of its own, named after the hash of jvm.xml. A folder appears
 under that name only when it is complete, by one rename: an interrupted resolve leaves nothing that a later
-one could mistake for a result, and whoever finds the folder needs no network.
+one could mistake for a result, and whoever finds the folder needs no network. Another module file can be
+given, for jars that no user of frazil needs.
 
     python -m frazil.spark.jars [set …]      fetches these sets, or all of them
 """
@@ -30,38 +31,47 @@ SETTINGS_FILE = Path(__file__).with_name("ivysettings.xml")
 
 _STAMP = ".complete"
 _LOG_LINES_SHOWN = 12
+_CLASSIFIER = "{http://ant.apache.org/ivy/maven}classifier"
 
 
-def jars(conf: str) -> list[Path]:
+def jars(conf: str, module: Path = MODULE_FILE) -> list[Path]:
     """The jars of one set, fetched if this machine does not have them yet."""
-    names = jar_names(conf)
-    folder = jar_folder(conf)
+    names = jar_names(conf, module)
+    folder = jar_folder(conf, module)
     if not is_complete(folder, names):
         with _resolver_lock() as lock:
             # Whoever held the lock before us may have fetched them.
             if not is_complete(folder, names):
-                _fetch(conf, folder, names, lock)
+                _fetch(conf, folder, names, lock, module)
     return [folder / name for name in names]
 
 
-def jar_folder(conf: str) -> Path:
+def jar_folder(conf: str, module: Path = MODULE_FILE) -> Path:
     """Where the jars of one set are kept; the hash keeps the sets of two frazil versions apart."""
-    fingerprint = hashlib.sha256(MODULE_FILE.read_bytes()).hexdigest()[:12]
+    fingerprint = hashlib.sha256(module.read_bytes()).hexdigest()[:12]
     return cache_folder() / "jars" / fingerprint / conf
 
 
-def jar_names(conf: str) -> list[str]:
-    """The file names of one set, as jvm.xml lists them."""
-    dependencies = ElementTree.parse(MODULE_FILE).getroot().iter("dependency")
-    names = [f"{d.attrib['name']}-{d.attrib['rev']}.jar" for d in dependencies if d.attrib["conf"] == conf]
+def jar_names(conf: str, module: Path = MODULE_FILE) -> list[str]:
+    """The file names of one set, as the module file lists them."""
+    dependencies = ElementTree.parse(module).getroot().iter("dependency")
+    names = [name for each in dependencies if each.attrib["conf"] == conf for name in _names_of(each)]
     if not names:
-        raise SetupError(f"no jar set is called {conf!r}", f"known sets: {', '.join(confs())}")
+        raise SetupError(f"no jar set is called {conf!r}", f"known sets: {', '.join(confs(module))}")
     return names
 
 
-def confs() -> list[str]:
-    """The names of all sets in jvm.xml."""
-    return [conf.attrib["name"] for conf in ElementTree.parse(MODULE_FILE).getroot().iter("conf")]
+def _names_of(dependency: ElementTree.Element) -> Iterator[str]:
+    """One file, or those that are listed by their classifiers."""
+    stem = f"{dependency.attrib['name']}-{dependency.attrib['rev']}"
+    for artifact in dependency.findall("artifact") or [dependency]:
+        classifier = artifact.get(_CLASSIFIER)
+        yield f"{stem}-{classifier}.jar" if classifier else f"{stem}.jar"
+
+
+def confs(module: Path = MODULE_FILE) -> list[str]:
+    """The names of all sets in the module file."""
+    return [conf.attrib["name"] for conf in ElementTree.parse(module).getroot().iter("conf")]
 
 
 def is_complete(folder: Path, names: Sequence[str]) -> bool:
@@ -79,13 +89,13 @@ def _resolver_lock() -> Iterator[IO[str]]:
         yield lock
 
 
-def _fetch(conf: str, folder: Path, names: Sequence[str], lock: IO[str]) -> None:
+def _fetch(conf: str, folder: Path, names: Sequence[str], lock: IO[str], module: Path) -> None:
     print(f"frazil: fetching {len(names)} jars ({conf}) from Maven Central, once …", file=sys.stderr)
     draft = folder.with_name(f".{conf}.partial")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
-        _run_ivy(conf, draft, lock)
+        _run_ivy(conf, draft, lock, module)
         _require(names, draft)
         (draft / _STAMP).touch()
         shutil.rmtree(folder, ignore_errors=True)
@@ -94,10 +104,10 @@ def _fetch(conf: str, folder: Path, names: Sequence[str], lock: IO[str]) -> None
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _run_ivy(conf: str, into: Path, lock: IO[str]) -> None:
+def _run_ivy(conf: str, into: Path, lock: IO[str], module: Path) -> None:
     # The lock travels to Ivy, so that an Ivy that outlives a killed parent still keeps others out.
     done = subprocess.run(
-        _ivy_command(conf, into),
+        _ivy_command(conf, into, module),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -109,7 +119,7 @@ def _run_ivy(conf: str, into: Path, lock: IO[str]) -> None:
         raise _failure(conf, done.stdout)
 
 
-def _ivy_command(conf: str, into: Path) -> list[str]:
+def _ivy_command(conf: str, into: Path, module: Path) -> list[str]:
     ivy_folder = cache_folder() / "ivy"
     return [
         str(java_home() / "bin" / "java"),
@@ -117,9 +127,9 @@ def _ivy_command(conf: str, into: Path) -> list[str]:
         *("-cp", f"{_pyspark_folder()}/jars/*", "org.apache.ivy.Main"),
         *("-settings", str(SETTINGS_FILE)),
         *("-cache", str(ivy_folder / "cache")),
-        *("-ivy", str(MODULE_FILE)),
+        *("-ivy", str(module)),
         *("-confs", conf),
-        *("-retrieve", f"{into}/[artifact]-[revision].[ext]"),
+        *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
 
 

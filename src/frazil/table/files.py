@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from frazil.changes import ChangeTarget
 from frazil.errors import InvalidState
+from frazil.protocol.commit import Layout
 
 MIB = 1024 * 1024
 
@@ -102,6 +103,11 @@ class WrittenFile:
     @property
     def is_data(self) -> bool:
         return self.content == "data"
+
+    @property
+    def layout(self) -> Layout:
+        """What the table was like for the worker that wrote it."""
+        return Layout(self.schema_id, self.spec_id, self.sort_order_id or 0)
 
     @property
     def file_hash(self) -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from frazil.errors import CatalogUnavailable
-from frazil.protocol.commit import Proceed, Proposal, Standing, TableObserved, judge
+from frazil.protocol.commit import Held, Layout, Proceed, Proposal, Standing, TableObserved, judge
 from frazil.protocol.register import Register
-from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
+from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_sign
 from frazil.table.files import WrittenFile
 
 
@@ -54,10 +54,15 @@ class _State:
     sequence_number: int = 0
     registers: Mapping[str, str] = field(default_factory=dict)
     """as text, as a real table keeps them: what does not survive encoding is lost here too"""
+    layout: Layout = field(default_factory=Layout)
 
     def lineage(self) -> list[Snapshot]:
         """The head and its ancestors, oldest first."""
-        found, at = [], self.head
+        return self.line(self.head)
+
+    def line(self, at: int | None) -> list[Snapshot]:
+        """A snapshot and its ancestors, oldest first, as far as they are listed."""
+        found = []
         while at is not None and at in self.snapshots:
             found.append(self.snapshots[at])
             at = self.snapshots[at].parent
@@ -173,6 +178,10 @@ class MemoryTable:
         """Makes a snapshot that is still listed the current one."""
         self._state = replace(self._state, head=snapshot_id)
 
+    def alter(self, layout: Layout) -> None:
+        """Gives the table another schema, partition spec or sort order."""
+        self._state = replace(self._state, layout=layout)
+
     def recreate(self) -> None:
         """Drops the table and creates it again under the same name."""
         self._uuid = str(uuid.uuid4())
@@ -184,14 +193,18 @@ class MemoryTable:
         register = None if text is None else Register.decode(text)
         carrier = None if register is None else state.snapshots.get(register.snapshot_id or -1)
         lineage = state.lineage()
+        standing = Standing.ANCESTOR if register is None else _standing(state, lineage, register)
         return TableObserved(
             table=self._name,
             uuid=self._uuid,
             snapshot_id=state.head,
             register=register,
             has_rows=any(snapshot.paths for snapshot in lineage),
-            standing=Standing.ANCESTOR if register is None else _standing(state, lineage, register),
+            standing=standing,
             sign=None if carrier is None else read_sign(carrier.timestamp_ms, carrier.summary.get),
+            layout=state.layout,
+            other_writers=() if register is not None else tuple(sorted(state.registers)),
+            held=_held(state, writer, register) if standing is Standing.ROLLED_BACK else None,
         )
 
     def _land(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
@@ -226,6 +239,12 @@ class MemoryTable:
         snapshots[number] = Snapshot(number, state.head, self._now_ms(), dict(summary), paths, register)
         self.ledger.append(snapshots[number])
         self._state = replace(state, snapshots=snapshots, head=number, sequence_number=number)
+
+
+def _held(state: _State, writer: str, register: Register | None) -> Held:
+    lines = [state.lineage(), state.line(register.snapshot_id if register else None)]
+    head, before = [[Kin(s.id, s.parent, s.summary.get) for s in reversed(line)] for line in lines]
+    return read_held(writer, head, before)
 
 
 def _standing(state: _State, lineage: Sequence[Snapshot], register: Register) -> Standing:

@@ -6,6 +6,8 @@ a span begins beyond it                   broken: offsets landed in no epoch
 an epoch that is not later                broken: two snapshots for one epoch
 a batch id that is not its span's name    broken: the summary was forged
 a start without a later generation        noted: somebody removed the register and began anew
+a start that gives offsets up             noted: a rollback, after which the user chose to keep the frontier
+a start that went back                    holds: what the rollback took is in a later epoch
 the oldest snapshot has a parent          holds from there on; what expired is known by count only
 """
 
@@ -23,12 +25,14 @@ from frazil.protocol.verify.seen import Commit, TableSeen
 
 def check_history(seen: TableSeen) -> Check:
     """One snapshot an epoch, spans without gaps and overlaps."""
-    findings = [*_order(seen.commits), *_positions(seen.epochs), *_names(seen)]
+    findings = [*_order(seen.commits), *_positions(seen.commits), *_given_up(seen.commits), *_names(seen)]
     numbers = {
         "epochs": len(seen.epochs),
         "starts": len(seen.commits) - len(seen.epochs),
         "partitions": len(seen.known),
         "skipped_offsets": sum(commit.record.skipped.records for commit in seen.epochs),
+        "given_up_offsets": sum(commit.record.given_up.records for commit in seen.commits),
+        "rewinds": sum(commit.record.rewound_from is not None for commit in seen.commits),
     }
     return Check(seen.table, "history", _extent(seen, numbers), findings, numbers)
 
@@ -69,14 +73,24 @@ def _order(commits: list[Commit]) -> Iterator[Finding]:
             )
 
 
-def _positions(epochs: list[Commit]) -> Iterator[Finding]:
+def _positions(commits: list[Commit]) -> Iterator[Finding]:
     ends: dict[Partition, int] = {}
-    for commit in epochs:
+    for commit in commits:
         for partition, r in sorted(commit.covered.ranges.items()):
             here = ends.get(partition, r.start)
             if r.start != here:
                 yield _misplaced(commit, partition, here, r)
             ends[partition] = max(here, r.end)
+
+
+def _given_up(commits: list[Commit]) -> Iterator[Finding]:
+    for commit in commits:
+        if lacking := commit.record.given_up:
+            yield noted(
+                f"{describe_ranges(lacking.ranges.items())}: given up by the user after a rollback",
+                snapshot_id=commit.record.snapshot_id,
+                epoch=commit.record.epoch,
+            )
 
 
 def _misplaced(commit: Commit, partition: Partition, here: int, r: Offsets) -> Finding:
@@ -113,6 +127,8 @@ def _extent(seen: TableSeen, numbers: dict[str, int]) -> str:
     says += ": no gap, no overlap"
     if numbers["skipped_offsets"]:
         says += f"; {many(numbers['skipped_offsets'], 'offset')} lost with consent"
+    if numbers["rewinds"]:
+        says += f"; rewound after {many(numbers['rewinds'], 'rollback')}"
     return says if seen.is_whole else f"{says}; earlier snapshots have expired"
 
 

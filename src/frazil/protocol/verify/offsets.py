@@ -8,10 +8,12 @@ Per partition there are up to four stretches:
 
 `low` is the later of the topic's log start and the offset that the pipeline started at, `high` the frontier.
 Rows below `low` can only be looked through for doubles. Where a query stands between topic and table, offsets
-may be missing, as many as the epochs say were filtered; that can be told only of the counted stretch.
+may be missing, as many as the epochs say were filtered; that can be told only of the counted stretch, which
+begins after whatever was given up.
 
     found                                           without a query     with one
     in the topic, neither in table nor dead         broken              as many as were filtered
+      and given up by the user after a rollback     noted               noted
     more than once in table and dead letters        broken              noted if the counts add up
     in the table, not in the topic                  broken              broken
       and the topic is compacted                    noted               noted
@@ -43,7 +45,9 @@ class Window:
     counted: int
     high: int
     dead_high: int
-    """the dead letters' own frontier, which may be one commit ahead"""
+    """the dead letters' own frontier, which may be ahead"""
+    given_up: tuple[Range, ...] = ()
+    """what may be missing, on the user's word"""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ class Tally:
     """rows beyond the first of each offset"""
     strangers: int = 0
     beyond: int = 0
+    given_up: int = 0
+    """missing, on the user's word"""
     samples: dict[str, list[int]] = field(default_factory=dict)
     """the first offsets of each kind"""
 
@@ -126,10 +132,13 @@ def plan_comparison(
             begun = 0
         highs[partition] = min(position.offset, log.end)
         lows[partition] = min(max(begun, log.earliest), highs[partition])
-    epochs = _countable(anchor.epochs, lows)
+    given_up = {p: _given_up(anchor, side, p) for p in lows}
+    floors = {p: max([low, *(r.end for r in given_up[p])]) for p, low in lows.items()}
+    epochs = _countable(anchor.epochs, floors)
     counted = {p: min(r.start for r in ranges) for p, ranges in _ranges(epochs).items()}
     windows = [
-        Window(p, lows[p], counted.get(p, highs[p]), highs[p], _side_frontier(side, p, highs[p])) for p in lows
+        Window(p, lows[p], counted.get(p, highs[p]), highs[p], _side_frontier(side, p, highs[p]), given_up[p])
+        for p in lows
     ]
     return Comparison(windows, epochs, obstacles)
 
@@ -183,8 +192,13 @@ def _truncated(partition: Partition, end: int, frontier: int) -> Finding:
     )
 
 
+def _given_up(anchor: TableSeen, side: TableSeen | None, partition: Partition) -> tuple[Range, ...]:
+    sides = side.given_up.get(partition, []) if side is not None else []
+    return (*anchor.given_up.get(partition, []), *sides)
+
+
 def _countable(epochs: Sequence[Commit], lows: Mapping[Partition, int]) -> list[Commit]:
-    """The newest epochs, back to the first one that the topic no longer holds whole."""
+    """The newest epochs, back to the first one that the topic no longer holds whole, or that was given up."""
     countable: list[Commit] = []
     for commit in reversed(epochs):
         if any(r.start < lows.get(p, r.end) for p, r in commit.covered.ranges.items()):
@@ -236,6 +250,7 @@ def _partition(partition: Partition, tally: Tally, filters: bool, compacted: boo
 
     if not filters and not is_keyed:
         add(broken, "missing", tally.missing, "missing")
+    add(noted, "given_up", tally.given_up, "missing, given up by the user after a rollback")
     hint = "more than once, which the query may have meant" if filters else "more than once"
     add(noted if filters else broken, "doubled", tally.doubled, hint)
     gone = "in the table, no longer in the compacted topic" if compacted else "in the table, but not in the topic"

@@ -98,7 +98,8 @@ def check_dead_letters(anchor: TableSeen, side: TableSeen | None) -> Check:
     """The anchor's count of dead letters against the rows that their table took for the same offsets.
 
     A commit of the side table that lies across an edge of what the anchor's history knows, or beyond the
-    anchor's frontier while a run is under way, counts for both answers; only those in between decide.
+    anchor's frontier while a run is under way, counts for both answers; only those in between decide. So do those
+    of offsets that the anchor gave up after a rollback, and what it counted of those that the side table gave up.
     """
     counted = sum(commit.record.counts.dead for commit in anchor.epochs)
     if side is None:
@@ -128,11 +129,13 @@ def _dead_rows(anchor: TableSeen, side: TableSeen) -> tuple[int, int]:
     for commit in side.epochs:
         zones = [_zone(anchor, partition, r.start, r.end) for partition, r in commit.covered.ranges.items()]
         landed = commit.record.counts.landed
-        within += landed if all(zone == "inside" for zone in zones) else 0
+        surely = all(zone == "inside" for zone in zones) and not anchor.gave_up(commit.covered)
+        within += landed if surely else 0
         touching += landed if any(zone != "outside" for zone in zones) else 0
     if not side.is_whole:
         within += side.expired_rows if anchor.is_whole else 0
         touching += side.expired_rows
+    touching += sum(commit.record.counts.dead for commit in anchor.epochs if side.gave_up(commit.covered))
     return within, touching
 
 

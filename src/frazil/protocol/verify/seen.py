@@ -65,8 +65,8 @@ class Commit:
 
     @property
     def covered(self) -> Span:
-        """What it takes the frontier over: read, and lost with the user's consent."""
-        return self.record.span.with_skipped(self.record.skipped)
+        """What it takes the frontier over: read, or lost or given up with the user's consent."""
+        return self.record.span.with_skipped(self.record.skipped).with_skipped(self.record.given_up)
 
     def broken(self, message: str, partition: Partition | None = None) -> Finding:
         """A finding about it."""
@@ -124,11 +124,28 @@ class TableSeen:
     def known(self) -> dict[Partition, Range]:
         """Per partition, from where to where the history that is left takes it."""
         ranges: dict[Partition, Range] = {}
-        for commit in self.epochs:
+        for commit in self.commits:
             for partition, r in commit.covered.ranges.items():
                 before = ranges.get(partition, r)
                 ranges[partition] = Range(min(before.start, r.start), max(before.end, r.end))
         return ranges
+
+    @cached_property
+    def given_up(self) -> dict[Partition, list[Range]]:
+        """What it may lack since a rollback, on the user's word."""
+        ranges: dict[Partition, list[Range]] = {}
+        for commit in self.commits:
+            for partition, r in commit.record.given_up.ranges.items():
+                ranges.setdefault(partition, []).append(r)
+        return ranges
+
+    def gave_up(self, span: Span) -> bool:
+        """Whether it may lack some of it."""
+        return any(
+            r.start < given.end and given.start < r.end
+            for partition, r in span.ranges.items()
+            for given in self.given_up.get(partition, ())
+        )
 
     @property
     def expired_rows(self) -> int:

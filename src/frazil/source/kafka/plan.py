@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 
 import structlog
 from confluent_kafka import (
+    OFFSET_INVALID,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -182,8 +183,8 @@ class KafkaTopics:
         ends = self._ask_offsets(request, partitions, _OffsetSpec.latest())
         logs = {}
         for partition in partitions:
-            start = int(request.answer(earliest[partition]).offset)
-            end = int(request.answer(ends[partition]).offset)
+            start = request.offset(earliest[partition])
+            end = request.offset(ends[partition])
             # Retention may move the start past an end that was answered a moment before.
             logs[partition] = Log(start, max(start, end))
         return logs
@@ -202,7 +203,7 @@ class KafkaTopics:
 
     def _offsets(self, request: _Request, partitions: Iterable[Partition], spec: Any) -> dict[Partition, int]:
         asked = self._ask_offsets(request, partitions, spec)
-        return {partition: int(request.answer(future).offset) for partition, future in asked.items()}
+        return {partition: request.offset(future) for partition, future in asked.items()}
 
     def _ask_offsets(
         self, request: _Request, partitions: Iterable[Partition], spec: Any
@@ -284,6 +285,17 @@ class _Request:
             except KafkaException as error:
                 self._admin.poll(0)
                 raise self._translate(error.args[0]) from None
+
+    def offset(self, future: Future[Any]) -> int:
+        """The offset that a broker named.
+
+        When a connection breaks at the wrong moment, librdkafka answers without an error and without an offset:
+        taken for a number, it would be a truncated log, or a start in the wrong place.
+        """
+        offset = int(self.answer(future).offset)
+        if offset == OFFSET_INVALID:
+            raise _Unsettled(KafkaError(KafkaError._TRANSPORT, "the connection broke before an offset was named"))
+        return offset
 
     def _translate(self, error: KafkaError) -> Exception:
         if error.code() in _SETTLES_SOON:

@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, ConfigError
+from frazil.pipeline.atomic import HIVE_LOCK_SETTING, catalog_kind, require_hive_lock, require_no_nessie
 from frazil.pipeline.keys import partitions_by_key
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import format_version_needed
@@ -59,12 +60,12 @@ class TableWish:
 
 def catalog_properties(section: CatalogSection) -> dict[str, str]:
     """What Iceberg calls the things that the pipeline file says."""
-    properties = {"warehouse": _warehouse(section)}
+    properties = {"warehouse": _warehouse(section)} if section.names_warehouse else {}
     if section.type in {"sqlite", "memory"}:
         properties["catalog-impl"] = "org.apache.iceberg.jdbc.JdbcCatalog"
         properties["uri"] = _sqlite_uri(section)
         properties["jdbc.schema-version"] = "V1"
-    elif section.type in _SERVER_TYPES:
+    elif section.type in _SERVER_TYPES and "catalog-impl" not in section.prop:
         properties["type"] = section.type
     if section.uri and section.type in _SERVER_TYPES:
         properties["uri"] = section.uri
@@ -91,10 +92,13 @@ class IcebergCatalog:
         self.address = catalog_properties(section).get("uri", section.type)
         if section.type == "sqlite":
             _make_folder(section)
+        self._settings = spark.sparkContext._jsc.hadoopConfiguration()
         with self._answering("opened"):
             self._catalog = self._jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog(
-                section.name, catalog_properties(section), spark.sparkContext._jsc.hadoopConfiguration()
+                section.name, catalog_properties(section), self._settings
             )
+        if catalog_kind(section) == "rest":
+            require_no_nessie(section, self._catalog.properties())
 
     def find(self, name: str) -> IcebergTable | None:
         """The table, or None if the catalog says that there is none; any other answer is an error."""
@@ -119,6 +123,9 @@ class IcebergCatalog:
         require_unreserved(wish.name, wish.schema)
         spec, order = parse_partition(wish.partition, wish.schema), parse_sort(wish.sort, wish.schema)
         table = self.find(wish.name)
+        if catalog_kind(self._section) == "hive":
+            properties = wish.properties if table is None else table.loaded().properties()
+            require_hive_lock(self._section, wish.name, properties, self._settings.get(HIVE_LOCK_SETTING))
         if table is None:
             return False
         require_compatible(wish.name, wish.schema, table.schema())

@@ -56,6 +56,20 @@ def referenced_paths(jvm: Any, table: Any, paths: Sequence[str], after: int) -> 
     return {path for path in paths if _name(path) in found}
 
 
+def unreferenced_metadata(jvm: Any, table: Any, io_properties: Mapping[str, str]) -> list[str]:
+    """What the metadata folder holds that the table does not know: of commits that failed, or are under way."""
+    folder = table.properties().get("write.metadata.path") or f"{table.location()}/metadata"
+    found, reachable = list(files_below(folder, io_properties)), jvm.org.apache.iceberg.ReachableFileUtil
+    known = [*reachable.metadataFileLocations(table, False), *reachable.statisticsFilesLocations(table)]
+    known += [file.path() for file in table.partitionStatisticsFiles()]
+    io = table.io()
+    for snapshot in table.snapshots().iterator():
+        known.append(snapshot.manifestListLocation())
+        known += [manifest.path() for manifest in snapshot.allManifests(io)]
+    live = set(map(_name, known)) | {"version-hint.text"}
+    return sorted(path for path in found if _name(path) not in live and not _name(path).endswith(".crc"))
+
+
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
 

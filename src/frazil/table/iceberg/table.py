@@ -28,14 +28,24 @@ from pyspark.sql import SparkSession
 from frazil.changes import ChangeTarget
 from frazil.errors import CatalogUnavailable, TableDamaged
 from frazil.pipeline.spec import TableSection
-from frazil.protocol.commit import Proceed, Proposal, Sign, Standing, TableObserved, Verdict, judge
+from frazil.protocol.commit import (
+    Held,
+    Layout,
+    Proceed,
+    Proposal,
+    Sign,
+    Standing,
+    TableObserved,
+    Verdict,
+    judge,
+)
 from frazil.protocol.register import Register
-from frazil.protocol.summary import PREFIX, CommitRecord, read_sign
+from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_sign
 from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
 from frazil.table.iceberg.keys import change_target
-from frazil.table.iceberg.leftovers import files_below, referenced_paths
-from frazil.table.iceberg.settings import data_location, with_settings
+from frazil.table.iceberg.leftovers import files_below, referenced_paths, unreferenced_metadata
+from frazil.table.iceberg.settings import data_location, with_delete_settings, with_settings
 
 REGISTER_PROPERTY = "frazil.register."
 _STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
@@ -87,7 +97,9 @@ class IcebergTable:
         register = proposal.register.at(landing.snapshotId(), landing.sequenceNumber())
         properties = transaction.updateProperties()
         properties.set(REGISTER_PROPERTY + proposal.writer, register.encode()).commit()
-        table.operations().commit(transaction.startMetadata(), transaction.currentMetadata())
+        operations = table.operations()
+        operations.commit(transaction.startMetadata(), transaction.currentMetadata())
+        self._require_shown(operations.current(), proposal.writer, register)
         return register
 
     def _update(self, transaction: Any, table: Any, files: Sequence[WrittenFile], replaces: bool) -> Any:
@@ -136,6 +148,11 @@ class IcebergTable:
         with self._answering("could not be read"):
             return referenced_paths(self._jvm, self._load(), paths, after)
 
+    def unreferenced_metadata(self) -> list[str]:
+        with self._answering("could not be read"):
+            table = self._load()
+            return unreferenced_metadata(self._jvm, table, _io_properties(table))
+
     def history(self, writer: str) -> list[CommitRecord]:
         with self._answering("did not answer"):
             metadata = json.loads(
@@ -153,6 +170,13 @@ class IcebergTable:
             return Schema.model_validate_json(
                 self._jvm.org.apache.iceberg.SchemaParser.toJson(self._load().schema())
             )
+
+    def former_schema(self, schema_id: int) -> Schema | None:
+        """One of the schemas that the table has had; None if it no longer remembers that one."""
+        with self._answering("did not answer"):
+            found = self._load().schemas().get(schema_id)
+            text = None if found is None else self._jvm.org.apache.iceberg.SchemaParser.toJson(found)
+        return None if text is None else Schema.model_validate_json(text)
 
     def partition_spec(self) -> PartitionSpec:
         with self._answering("did not answer"):
@@ -189,12 +213,20 @@ class IcebergTable:
             specs = [iceberg.PartitionSpecParser.toJson(spec) for spec in table.specs().values()]
         if wish.mode == "upsert":
             target = replace(target, changes=_change_target(target, wish, specs, tells_before))
+            return with_delete_settings(with_settings(target, wish))
         return with_settings(target, wish)
 
     def loaded(self) -> Any:
         """Iceberg's own object, loaded afresh; for those who only look."""
         with self._answering("did not answer"):
             return self._load()
+
+    def _require_shown(self, metadata: Any, writer: str, register: Register) -> None:
+        """A catalog may say yes and not have done it; with a REST catalog this costs no further look."""
+        if metadata.properties().get(REGISTER_PROPERTY + writer) != register.encode():
+            raise CatalogUnavailable(
+                f"{self._name}: the catalog reported epoch {register.epoch} as committed, but does not show it"
+            )
 
     def _load(self) -> Any:
         return self._load_java()
@@ -203,14 +235,18 @@ class IcebergTable:
         head = table.currentSnapshot()
         text = table.properties().get(REGISTER_PROPERTY + writer)
         register = None if text is None else Register.decode(text)
+        standing = Standing.ANCESTOR if register is None else self._standing(table, head, register)
         return TableObserved(
             table=self._name,
             uuid=table.uuid().toString(),
             snapshot_id=None if head is None else head.snapshotId(),
             register=register,
             has_rows=head is not None and head.summary().get("total-records") != "0",
-            standing=Standing.ANCESTOR if register is None else self._standing(table, head, register),
+            standing=standing,
             sign=None if register is None else _sign(table, register),
+            other_writers=() if register is not None else _writers(table.properties()),
+            layout=Layout(table.schema().schemaId(), table.spec().specId(), table.sortOrder().orderId()),
+            held=_held(table, writer, register) if register and standing is Standing.ROLLED_BACK else None,
         )
 
     def _standing(self, table: Any, head: Any, register: Register) -> Standing:
@@ -280,10 +316,29 @@ def _io_properties(table: Any) -> dict[str, str]:
     return {k: v for k, v in dict(table.io().properties()).items() if k.startswith(_STORAGE_PREFIXES)}
 
 
+def _writers(properties: Mapping[str, str]) -> tuple[str, ...]:
+    names = [key.removeprefix(REGISTER_PROPERTY) for key in properties if key.startswith(REGISTER_PROPERTY)]
+    return tuple(sorted(names))
+
+
 def _ancestors(snapshots: Mapping[int, Any], snapshot_id: int | None) -> Iterator[Any]:
     while snapshot_id is not None and snapshot_id in snapshots:
         yield snapshots[snapshot_id]
         snapshot_id = snapshots[snapshot_id].get("parent-snapshot-id")
+
+
+def _held(table: Any, writer: str, register: Register) -> Held:
+    head = table.currentSnapshot()
+    return read_held(
+        writer, _line(table, None if head is None else head.snapshotId()), _line(table, register.snapshot_id)
+    )
+
+
+def _line(table: Any, snapshot_id: int | None) -> Iterator[Kin]:
+    """A snapshot and its ancestors, as far back as they are listed."""
+    while snapshot_id is not None and (snapshot := table.snapshot(snapshot_id)) is not None:
+        yield Kin(snapshot_id, snapshot.parentId(), snapshot.summary().get)
+        snapshot_id = snapshot.parentId()
 
 
 def _sign(table: Any, register: Register) -> Sign | None:
