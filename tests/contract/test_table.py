@@ -55,7 +55,7 @@ def paths(outcome: EpochOutcome) -> list[str]:
 
 
 def spans(stage: Any) -> list[tuple[int, int]]:
-    history = [r for r in stage.table.history("pipe") if r.action == "append"]
+    history = [r for r in stage.table.history("pipe") if r.action in {"append", "row-delta"}]
     return [(r.span.ranges[PARTITION].start, r.span.ranges[PARTITION].end) for r in history]
 
 
@@ -81,7 +81,7 @@ def test_data_and_frontier_land_together(stage: Any) -> None:
     assert seen.register.frontier.offset(PARTITION) == 10
     assert seen.register.snapshot_id == seen.snapshot_id
     assert stage.live_paths() == [outcome.files[stage.table.name][0].path]
-    (record,) = [r for r in stage.table.history("pipe") if r.action == "append"]
+    (record,) = [r for r in stage.table.history("pipe") if r.action in {"append", "row-delta"}]
     assert (record.epoch, record.counts.landed, record.data_files) == (1, 10, 1)
     assert record.batch_id == landed.register.batch_id
 

@@ -57,6 +57,7 @@ EVENTS: list[tuple[Event, dict[str, object]]] = [
             "snapshot_id": 99,
             "rows": 17,
             "filtered": 2,
+            "deleted": 0,
             "dead_letters": 1,
             "files": 3,
             "commit_ms": 42,

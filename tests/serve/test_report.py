@@ -148,6 +148,8 @@ def test_history_as_json_has_every_fact() -> None:
         "delivered": 11,
         "landed": 8,
         "filtered": 2,
+        "deleted": 0,
+        "collapsed": 0,
         "dead_letters": 1,
         "files": 4,
         "duration_ms": 1530,

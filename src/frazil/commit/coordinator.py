@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import structlog
 
 from frazil.commit.land import land
+from frazil.commit.outcome import EpochOutcome, Landed, Started
 from frazil.commit.world import World
 from frazil.errors import CatalogUnavailable, Fenced, InvalidState, TableChanged
 from frazil.protocol.commit import Proposal, TableObserved, fenced, register_changed
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
-from frazil.protocol.register import Epoch, Generation, Register, batch_id, start_id
+from frazil.protocol.register import Epoch, Register, batch_id, start_id
 from frazil.protocol.retry import COMMIT, Backoff
 from frazil.protocol.start import (
     Amends,
@@ -37,53 +37,6 @@ from frazil.table import Table, WrittenFile
 log = structlog.get_logger()
 
 _WAIT_STEP_S = 5.0
-
-
-@dataclass(frozen=True)
-class EpochOutcome:
-    """What writing one epoch came to."""
-
-    epoch: Epoch
-    span: Span
-    counts: Counts
-    files: Mapping[str, Sequence[WrittenFile]]
-    """by table name"""
-    skipped: Span = EMPTY_SPAN
-    leader_epochs: Mapping[Partition, int] = field(default_factory=dict)
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
-    started_ms: int = 0
-    replaces: bool = False
-    """whether the main table's rows so far are gone, because the source emptied its table"""
-
-    @property
-    def all_files(self) -> list[WrittenFile]:
-        return [file for files in self.files.values() for file in files]
-
-    @property
-    def is_empty(self) -> bool:
-        return not any(self.files.values()) and not self.skipped and not self.replaces
-
-
-@dataclass(frozen=True)
-class Started:
-    """Where the pipeline goes on."""
-
-    generation: Generation
-    epoch: Epoch
-    frontier: Frontier
-    floors: Mapping[str, Frontier]
-    """per side table, the position from which on it takes rows"""
-
-
-@dataclass(frozen=True)
-class Landed:
-    """An epoch that is in the table."""
-
-    epoch: Epoch
-    register: Register
-    counts: Counts
-    files: int
-    commit_ms: int
 
 
 class Coordinator:

@@ -1,0 +1,58 @@
+"""What goes into a commit of an epoch, and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
+from frazil.protocol.register import Epoch, Generation, Register
+from frazil.protocol.summary import Counts
+from frazil.table import WrittenFile
+
+
+@dataclass(frozen=True)
+class EpochOutcome:
+    """What writing one epoch came to."""
+
+    epoch: Epoch
+    span: Span
+    counts: Counts
+    files: Mapping[str, Sequence[WrittenFile]]
+    """by table name"""
+    skipped: Span = EMPTY_SPAN
+    leader_epochs: Mapping[Partition, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    started_ms: int = 0
+    replaces: bool = False
+    """whether the main table's rows so far are gone, because the source emptied its table"""
+
+    @property
+    def all_files(self) -> list[WrittenFile]:
+        return [file for files in self.files.values() for file in files]
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.files.values()) and not self.skipped and not self.replaces
+
+
+@dataclass(frozen=True)
+class Started:
+    """Where the pipeline goes on."""
+
+    generation: Generation
+    epoch: Epoch
+    frontier: Frontier
+    floors: Mapping[str, Frontier]
+    """per side table, the position from which on it takes rows"""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """An epoch that is in the table."""
+
+    epoch: Epoch
+    register: Register
+    counts: Counts
+    files: int
+    commit_ms: int
