@@ -21,7 +21,7 @@ from frazil.errors import CatalogUnavailable, DataLoss, MaxRetriesExceeded, Sour
 from frazil.journal import NO_JOURNAL
 from frazil.pipeline import parse_pipeline
 from frazil.protocol.plan import Log, SourceObserved
-from frazil.protocol.positions import Frontier, Partition, Position
+from frazil.protocol.positions import Frontier, Partition, Position, Span
 from frazil.protocol.retry import Backoff
 from frazil.protocol.summary import Counts
 from frazil.table import WrittenFile
@@ -53,7 +53,10 @@ class Source:
     def resume(self, frontier: Frontier) -> None:
         pass
 
-    def reader(self, wants: object) -> None:
+    def marks(self, span: Span) -> dict[Partition, str]:
+        return {}
+
+    def reader(self, wants: object, span: Span) -> None:
         pass
 
     def acknowledge(self, frontier: Frontier) -> None:

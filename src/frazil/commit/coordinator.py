@@ -48,6 +48,7 @@ class EpochOutcome:
     skipped: Span = EMPTY_SPAN
     leader_epochs: Mapping[Partition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[Partition, str] = field(default_factory=dict)
     started_ms: int = 0
 
     @property
@@ -256,7 +257,9 @@ class Coordinator:
             coordinator=self.id,
             epoch=outcome.epoch,
             batch_id=batch_id(self.pipeline, table.name, span),
-            frontier=before.frontier.advance(span.with_skipped(skipped), outcome.leader_epochs, outcome.topic_ids),
+            frontier=before.frontier.advance(
+                span.with_skipped(skipped), outcome.leader_epochs, outcome.topic_ids, outcome.marks
+            ),
             table_uuid=before.table_uuid,
             anchor_uuid=before.anchor_uuid,
         )
@@ -315,6 +318,7 @@ class Coordinator:
             skipped=before.skipped.then(outcome.skipped),
             leader_epochs={**_epochs_outside(outcome.span, before.leader_epochs), **outcome.leader_epochs},
             topic_ids={**before.topic_ids, **outcome.topic_ids},
+            marks={**before.marks, **outcome.marks},
             started_ms=before.started_ms,
         )
 

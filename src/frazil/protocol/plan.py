@@ -46,6 +46,8 @@ class SourceObserved:
 
     logs: Mapping[Partition, Log]
     topic_ids: Mapping[str, str]
+    more: bool = False
+    """whether there is more than this look had time for"""
 
     def up_to(self, goal: SourceObserved) -> SourceObserved:
         """The same, but no further than an earlier look reached; what is lost meanwhile is still seen to be."""
