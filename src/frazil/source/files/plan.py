@@ -93,9 +93,7 @@ class FilesFolder:
 
     def resume(self, frontier: Frontier) -> None:
         """Numbers are given anew from here on; whatever was numbered and not committed is forgotten."""
-        position = frontier.positions.get(self._partition)
-        self._mark = Mark.decode(position.mark) if position and position.mark else Mark(File("", 0, 0), 0, 0)
-        self._committed = position.offset if position else 0
+        self._stand(frontier)
         self._line = None
         self._list_again_at = 0.0
 
@@ -113,12 +111,17 @@ class FilesFolder:
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Files before the frontier are finished: from now on they may go."""
-        position = frontier.positions[self._partition]
-        self._mark, self._committed = Mark.decode(position.mark), position.offset
-        self._numbered().finish(self._mark, position.offset)
+        self._numbered().finish(self._stand(frontier), self._committed)
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+    def _stand(self, frontier: Frontier) -> Mark:
+        """A table that was adopted may have come as far as this pipeline: not at all."""
+        position = frontier.positions.get(self._partition, Position(0))
+        self._mark = Mark.decode(position.mark) if position.mark else Mark(File("", 0, 0), 0, 0)
+        self._committed = position.offset
+        return self._mark
 
     @property
     def _ids(self) -> dict[str, str]:
