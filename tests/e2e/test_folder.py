@@ -200,12 +200,12 @@ def test_killed_at_random_moments_every_row_of_every_file_is_there_once(make: Ca
         decode = {{ format = "json", schema = "id BIGINT, name STRING" }}
         table.name = "shop.orders"
         catalog = {{ name = "{here.rig.spec.catalog.name}", warehouse = "./warehouse" }}
-        epoch = {{ interval = "300ms", max_records = 1_500 }}
+        epoch = {{ interval = "300ms", max_records = 2_500 }}
         """,
         encoding="utf-8",
     )
     dice = random.Random(20261115)
-    producer = Producer(here, files=60)
+    producer = Producer(here, files=20)
     producer.start()
     for _ in range(KILLS):
         with running("run", str(file), "--take-over") as process:

@@ -403,6 +403,18 @@ class TestStarts:
         os.utime(late, (0, 0))
         assert line.restart().logs[P0] == Log(205, 205)
 
+    def test_notice_a_late_file_among_the_last_ones_by_its_name_alone(self, line: Pipeline) -> None:
+        """Neither its time nor the number of files gives it away."""
+        for number in range(205):
+            line.put(f"{number:03}.jsonl", number)
+        line.restart()
+        line.commit(205)
+        (line.folder / "001.jsonl").unlink()
+        (line.folder / "002.jsonl").unlink()
+        line.put("150b.jsonl", 999, age_s=3600)
+        with pytest.raises(DataLoss, match=r"150b\.jsonl"):
+            line.restart()
+
     def test_notice_that_a_finished_file_grew(self, line: Pipeline) -> None:
         line.put("a.jsonl", 1)
         line.put("b.jsonl", 2)
@@ -490,9 +502,10 @@ class TestWhileReading:
     def test_a_file_that_changes_between_counting_and_reading_is_not_read(self, line: Pipeline) -> None:
         file = line.put("a.jsonl", 1)
         line.restart()
+        rows = line.source.reader(_NO_KEYS, Span({P0: Range(0, 1)})).read(Slice(*P0, 0, 1))
         line.put("a.jsonl", 1, 2)
         with pytest.raises(SpanUnavailable, match=r"a\.jsonl was changed or removed"):
-            line.read(0, 1)
+            next(rows)
         file.unlink()
         with pytest.raises(SpanUnavailable, match=r"a\.jsonl was changed or removed"):
             line.read(0, 1)
