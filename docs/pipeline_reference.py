@@ -19,7 +19,7 @@ from annotated_types import Ge, Le
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from frazil.pipeline.spec import GeneratorSource, KafkaSource, PassThrough, PipelineSpec, Section
+from frazil.pipeline.spec import FilesSource, GeneratorSource, KafkaSource, PassThrough, PipelineSpec, Section
 from frazil.pipeline.values import Duration, FieldList, Size
 
 PAGE = Path(__file__).with_name("PIPELINE.md")
@@ -51,6 +51,7 @@ def _sections() -> Iterator[tuple[str, type[Section]]]:
         optional = "" if field.is_required() else ", optional"
         if name == "source":
             yield '`[source]` with `type = "kafka"`', KafkaSource
+            yield '`[source]` with `type = "files"`', FilesSource
             yield '`[source]` with `type = "generator"`', GeneratorSource
         else:
             yield f"`[{name}]`{optional}", next(m for m in _models(field.annotation))
@@ -117,7 +118,7 @@ def _default(field: FieldInfo, kind: str) -> str:
 
 def _written(value: Any, kind: str) -> str:
     """As people would write it in the file."""
-    if kind.startswith("duration"):
+    if kind.startswith("duration") and not isinstance(value, str):
         return json.dumps(_in_units(value, _SECONDS))
     if kind == "size":
         return json.dumps(_in_units(value, _BYTES))

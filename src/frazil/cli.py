@@ -102,7 +102,9 @@ def init(
 @app.command()
 def validate(
     file: PipelineFile,
-    connect: Annotated[bool, typer.Option("--connect", help="also ask Kafka, the catalog and the table")] = False,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="also ask the source, the catalog and the table")
+    ] = False,
 ) -> None:
     """Check a pipeline file, and with --connect everything it points at. Creates no table, writes no row."""
     from frazil.engine import decode_plan

@@ -27,6 +27,16 @@ class Records:
     headers: list[Headers] = field(default_factory=list)
     leader_epoch: int | None = None
     """of the last record, where the source knows such a thing"""
+    file: str = ""
+    """the file they come from, where it is one"""
+    file_start: int = 0
+    """the offset of that file's first row"""
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def place(self, position: int) -> str:
+        """For people: where the record at this position comes from."""
+        offset = self.offsets[position]
+        place = f"{self.topic}[{self.partition}] offset {offset}"
+        return f"{place}, {self.file}:{offset - self.file_start + 1}," if self.file else place

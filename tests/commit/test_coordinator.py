@@ -319,6 +319,16 @@ class TestEmptyEpochs:
         landed = one.commit(replace(markers, epoch=Epoch(2)), force=True)
         assert landed.register.frontier.positions == {p0: Position(7, None), p1: Position(5, 3)}
 
+    def test_the_mark_of_the_last_carried_epoch_is_landed(self, shop: Any) -> None:
+        """It belongs to the offset that the frontier then has."""
+        one = shop.started()
+        p0, p1 = shop.partitions
+        carried = shop.written(one, Span({p0: Range(0, 5), p1: Range(0, 5)}), filtered=True)
+        one.commit(replace(carried, marks={p0: "five", p1: "five"}))
+        later = shop.written(one, Span({p0: Range(5, 7)}), filtered=True)
+        landed = one.commit(replace(later, epoch=Epoch(2), marks={p0: "seven"}), force=True)
+        assert {p: at.mark for p, at in landed.register.frontier.positions.items()} == {p0: "seven", p1: "five"}
+
 
 def test_what_empty_epochs_left_over_is_landed_by_the_heartbeat_when_nothing_more_comes(shop: Any) -> None:
     """EPOCH-14: carried progress does not wait for the next row."""

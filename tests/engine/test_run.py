@@ -21,7 +21,7 @@ from frazil.errors import CatalogUnavailable, DataLoss, MaxRetriesExceeded, Sour
 from frazil.journal import NO_JOURNAL
 from frazil.pipeline import parse_pipeline
 from frazil.protocol.plan import Log, SourceObserved
-from frazil.protocol.positions import Frontier, Partition, Position
+from frazil.protocol.positions import Frontier, Partition, Position, Span
 from frazil.protocol.retry import Backoff
 from frazil.protocol.summary import Counts
 from frazil.table import WrittenFile
@@ -39,21 +39,26 @@ class Source:
         self.on_observe: Callable[[int], None] = lambda looks: None
         self.looks = 0
         self.acknowledged: list[Frontier] = []
+        self.resumed: list[Frontier] = []
+        self.more = False
 
     def observe(self) -> SourceObserved:
         self.looks += 1
         self.on_observe(self.looks)
         if self.faults:
             raise self.faults.popleft()
-        return SourceObserved({P0: self.log}, {"orders": "id"})
+        return SourceObserved({P0: self.log}, {"orders": "id"}, self.more)
 
     def starting_frontier(self) -> Frontier:
         return Frontier({P0: Position(0)}, {"orders": "id"})
 
     def resume(self, frontier: Frontier) -> None:
-        pass
+        self.resumed.append(frontier)
 
-    def reader(self, wants: object) -> None:
+    def marks(self, span: Span) -> dict[Partition, str]:
+        return {P0: f"up to {span.ranges[P0].end}"}
+
+    def reader(self, wants: object, span: Span) -> None:
         pass
 
     def acknowledge(self, frontier: Frontier) -> None:
@@ -91,6 +96,7 @@ class Pipeline:
             {self.table.name: [WrittenFile(self.table.name, path, 0, 0, len(r), 10)]},
             skipped=planned.skipped,
             topic_ids=planned.base.topic_ids,
+            marks=planned.marks,
         )
         return WrittenEpoch(outcome, 100.0, 0.0)
 
@@ -177,6 +183,29 @@ class TestAvailableNow:
         pipeline.source.on_observe = grow
         pipeline.engine().run()
         assert pipeline.rows() == list(range(20))
+
+    def test_what_a_look_had_no_time_for_lands_too(self, pipeline: Pipeline) -> None:
+        """A source that counts its files bit by bit has not shown yet what is there now."""
+        pipeline.source.more = True
+
+        def count(looks: int) -> None:
+            pipeline.source.log = Log(0, min(35, 7 * looks))
+            pipeline.source.more = looks < 5
+
+        pipeline.source.on_observe = count
+        pipeline.engine().run()
+        assert pipeline.rows() == list(range(35))
+
+    def test_the_frontier_says_what_the_source_wants_it_to(self, pipeline: Pipeline) -> None:
+        """And a fault sends the source back to just there."""
+        pipeline.source.log = Log(0, 25)
+        pipeline.write_faults.extend([None, None, SpanUnavailable("a file was removed")])
+        pipeline.engine().run()
+        marks = [frontier.positions[P0].mark for frontier in pipeline.source.resumed]
+        assert marks[0] == ""
+        assert set(marks[1:]) <= {"", "up to 10", "up to 20"}
+        assert len(marks) == 2
+        assert pipeline.source.acknowledged[-1].positions[P0].mark == "up to 25"
 
     def test_it_ends_even_if_retention_took_all_that_was_left(self, pipeline: Pipeline) -> None:
         """FAULT-33: there is nothing to read, and no reason to wait for it."""

@@ -328,9 +328,13 @@ class TestWrongValues:
             ),
             (
                 {"source__type": "kafak"},
-                "source.type: 'kafak' is not allowed; allowed are 'kafka', 'generator'; did you mean 'kafka'?",
+                "source.type: 'kafak' is not allowed; allowed are 'kafka', 'files', 'generator'; did you mean "
+                "'kafka'?",
             ),
-            ({"source__type": ...}, "source.type: required, but missing; allowed are 'kafka', 'generator'"),
+            (
+                {"source__type": ...},
+                "source.type: required, but missing; allowed are 'kafka', 'files', 'generator'",
+            ),
             (
                 {"epoch__interval": "soon"},
                 'epoch.interval: \'soon\' is not allowed; expected a duration such as "500ms", "30s", "5m" or "1h"',

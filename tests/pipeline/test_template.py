@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from frazil.pipeline import GeneratorSource, KafkaSource, PipelineSpec, parse_pipeline
+from frazil.pipeline import FilesSource, GeneratorSource, KafkaSource, PipelineSpec, parse_pipeline
 from frazil.pipeline.load import all_keys
 from frazil.pipeline.schema import parse_schema
 from frazil.pipeline.template import pipeline_template
@@ -45,10 +45,10 @@ def test_it_is_one_under_any_name(name: str) -> None:
 
 
 def test_it_mentions_every_key_once() -> None:
-    """All but those of the generator, which is for demos."""
+    """All but those of other sources, which its first line names."""
     shown = written_keys(pipeline_template("orders"))
-    for_demos = set(GeneratorSource.model_fields) - set(KafkaSource.model_fields)
-    known = [key for key in all_keys() if key not in {f"source.{name}" for name in for_demos}]
+    others = {*GeneratorSource.model_fields, *FilesSource.model_fields} - set(KafkaSource.model_fields)
+    known = [key for key in all_keys() if key not in {f"source.{name}" for name in others}]
     assert sorted(shown) == sorted(known)
 
 

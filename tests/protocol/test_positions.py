@@ -265,3 +265,20 @@ def test_a_planned_frontier_takes_over_the_leader_epochs_known_at_its_offsets() 
     knowing = planned.knowing(committed)
     assert knowing.positions == {("a", 0): Position(5, 3), ("a", 1): Position(9), ("a", 2): Position(1)}
     assert knowing.topic_ids == {"a": "id"}
+
+
+def test_marks_are_kept_beside_their_offsets_and_cost_nothing_where_there_are_none() -> None:
+    """Registers of sources without marks stay as they always were."""
+    plain = Frontier({("a", 0): Position(5, 3), ("a", 2): Position(1)}, {"a": "id"})
+    assert plain.encode() == {"a": ["id", "5@3 - 1"]}
+    marked = Frontier({("a", 0): Position(5, 3, 'in "x y"'), ("a", 2): Position(1)}, {"a": "id"})
+    assert marked.encode() == {"a": ["id", "5@3 - 1", ['in "x y"', "", ""]]}
+    assert Frontier.decode(json.loads(json.dumps(marked.encode()))) == marked
+
+
+def test_a_mark_goes_with_the_offset_it_was_made_for() -> None:
+    before = Frontier({("a", 0): Position(5, mark="five")})
+    after = before.advance(Span({("a", 0): Range(5, 7)}), marks={("a", 0): "seven"})
+    assert after.positions == {("a", 0): Position(7, mark="seven")}
+    assert before.advance(Span({("a", 0): Range(5, 7)})).positions == {("a", 0): Position(7)}
+    assert before.later(after) == after

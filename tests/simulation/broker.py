@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from frazil.errors import SourceUnavailable
 from frazil.protocol.plan import Log, SourceObserved
-from frazil.protocol.positions import Frontier, Partition, Position
+from frazil.protocol.positions import Frontier, Partition, Position, Span
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -118,6 +118,9 @@ class DriverSource:
 
     def resume(self, frontier: Frontier) -> None:
         pass
+
+    def marks(self, span: Span) -> dict[Partition, str]:
+        return {}
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Others may rely on this: what is acknowledged must be in the table."""

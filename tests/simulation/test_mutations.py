@@ -292,7 +292,11 @@ def lost_records_are_skipped_in_silence(patch: Patch) -> None:
 
 
 def _advance_anyhow(
-    self: Frontier, span: Any, leader_epochs: Any = None, topic_ids: dict[str, str] | None = None
+    self: Frontier,
+    span: Any,
+    leader_epochs: Any = None,
+    topic_ids: dict[str, str] | None = None,
+    marks: Any = None,
 ) -> Frontier:
     ends: dict[Partition, Any] = {p: Position(r.end) for p, r in span.ranges.items()}
     return Frontier({**self.positions, **ends}, {**self.topic_ids, **(topic_ids or {})})

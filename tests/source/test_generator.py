@@ -11,7 +11,7 @@ import pytest
 
 from frazil.pipeline import GeneratorSource
 from frazil.protocol.plan import Ready, cut, reconcile
-from frazil.protocol.positions import Frontier, Position, Slice
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Position, Slice
 from frazil.source import Wants
 from frazil.source.generator import TOPIC, GeneratorPlanner, GeneratorReader, order
 
@@ -93,7 +93,7 @@ def test_slices_deliver_every_record_once_in_order(tasks: int) -> None:
     planner = GeneratorPlanner(spec(records=25_000, partitions=2))
     frontier = planner.starting_frontier()
     span = cut(frontier, planner.observe(), max_records=10**9)
-    reader = planner.reader(Wants())
+    reader = planner.reader(Wants(), EMPTY_SPAN)
     read: dict[int, list[int]] = {0: [], 1: []}
     for share in span.split(tasks, frontier):
         for part in share:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from frazil.errors import SourceChanged, SourceUnavailable, SpanUnavailable
 from frazil.pipeline import KafkaSource
 from frazil.protocol.plan import SourceStop, cut, reconcile
-from frazil.protocol.positions import Slice
+from frazil.protocol.positions import EMPTY_SPAN, Slice
 from frazil.records import Records
 from frazil.source import Wants
 from frazil.source.kafka import KafkaReader, KafkaTopics
@@ -49,7 +49,7 @@ def topics_of(bootstrap: str, *topics: str, timeout: float = 10.0, **keys: Any) 
 
 
 def make_reader(bootstrap: str, wants: Wants | None = None, timeout: float = 10.0) -> KafkaReader:
-    return topics_of(bootstrap, "any", timeout=timeout).reader(wants or Wants())
+    return topics_of(bootstrap, "any", timeout=timeout).reader(wants or Wants(), EMPTY_SPAN)
 
 
 def produce(bootstrap: str, topic: str, values: Iterable[bytes | None], **keys: Any) -> None:
@@ -102,7 +102,7 @@ def test_slices_that_split_partitions_deliver_every_record_once_in_order(
     topics = topics_of(broker.bootstrap, topic)
     frontier = topics.starting_frontier()
     span = cut(frontier, topics.observe(), max_records=10**9)
-    reader = topics.reader(Wants())
+    reader = topics.reader(Wants(), EMPTY_SPAN)
     read: dict[int, list[tuple[int, bytes | None]]] = {0: [], 1: []}
     for share in span.split(tasks, frontier):
         for part in share:
@@ -145,7 +145,7 @@ def test_the_groups_own_position_does_not_matter(broker: Broker, topic: str) -> 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": f"g-{topic}"})
     consumer.commit(offsets=[TopicPartition(topic, 0, 9)], asynchronous=False)
     consumer.close()
-    assert len(collect(topics.reader(Wants()).read(Slice(topic, 0, 2, 10)))) == 8
+    assert len(collect(topics.reader(Wants(), EMPTY_SPAN).read(Slice(topic, 0, 2, 10)))) == 8
 
 
 def test_an_empty_slice_needs_no_broker() -> None:
@@ -314,7 +314,7 @@ def test_a_topic_recreated_while_it_is_read_is_noticed_by_the_look_that_follows(
         time.sleep(0.05)
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=30)
     produce(broker.bootstrap, topic, [b"another"] * 5)
-    assert [value for _, value in collect(topics.reader(Wants()).read(part))] == [b"another"] * 5
+    assert [value for _, value in collect(topics.reader(Wants(), EMPTY_SPAN).read(part))] == [b"another"] * 5
     assert isinstance(reconcile(frontier, topics.observe(), fail_on_data_loss=True), SourceStop)
 
 
@@ -328,7 +328,7 @@ def test_a_log_that_lost_its_records_and_grew_again_stops_the_pipeline() -> None
         produce(broker.bootstrap, "orders", numbers(10))
         topics = topics_of(broker.bootstrap, "orders")
         before = topics.observe().topic_ids
-        (run,) = topics.reader(Wants()).read(Slice("orders", 0, 0, 8))
+        (run,) = topics.reader(Wants(), EMPTY_SPAN).read(Slice("orders", 0, 0, 8))
         broker.stop()
         folder = broker.data_dir / "logs" / "orders-0"
         identity = (folder / "partition.metadata").read_bytes()
@@ -345,7 +345,7 @@ def test_a_log_that_lost_its_records_and_grew_again_stops_the_pipeline() -> None
         kept.consumer.list_topics("orders", timeout=30)
         for consumer in ("kept", "new"):
             with pytest.raises(SourceChanged, match="truncated"):
-                pytest.fail(f"{consumer}: {list(topics.reader(Wants()).read(part))}")
+                pytest.fail(f"{consumer}: {list(topics.reader(Wants(), EMPTY_SPAN).read(part))}")
         read_module._close_idle()
 
 
@@ -444,7 +444,7 @@ def test_a_forked_process_opens_a_consumer_of_its_own(broker: Broker, topic: str
 
 _READ_AND_MEASURE = """
 import pickle, resource, sys
-from frazil.protocol.positions import Slice
+from frazil.protocol.positions import EMPTY_SPAN, Slice
 from frazil.source.kafka import read
 reader, topic, end = pickle.loads(bytes.fromhex(sys.argv[1])), sys.argv[2], int(sys.argv[3])
 list(reader.read(Slice(topic, 0, 0, 10)))

@@ -243,7 +243,9 @@ class Coordinator:
             coordinator=self.id,
             epoch=outcome.epoch,
             batch_id=batch_id(self.pipeline, table.name, span),
-            frontier=before.frontier.advance(span.with_skipped(skipped), outcome.leader_epochs, outcome.topic_ids),
+            frontier=before.frontier.advance(
+                span.with_skipped(skipped), outcome.leader_epochs, outcome.topic_ids, outcome.marks
+            ),
             table_uuid=before.table_uuid,
             anchor_uuid=before.anchor_uuid,
         )
@@ -329,6 +331,7 @@ class Coordinator:
             skipped=before.skipped.then(outcome.skipped),
             leader_epochs={**_epochs_outside(outcome.span, before.leader_epochs), **outcome.leader_epochs},
             topic_ids={**before.topic_ids, **outcome.topic_ids},
+            marks={**before.marks, **outcome.marks},
             started_ms=before.started_ms,
             replaces=before.replaces or outcome.replaces,
         )

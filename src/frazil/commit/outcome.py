@@ -23,6 +23,7 @@ class EpochOutcome:
     skipped: Span = EMPTY_SPAN
     leader_epochs: Mapping[Partition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[Partition, str] = field(default_factory=dict)
     started_ms: int = 0
     replaces: bool = False
     """whether the main table's rows so far are gone, because the source emptied its table"""

@@ -67,6 +67,6 @@ class JsonDecoder:
 
 def undecodable(records: Records, position: int, error: str) -> UndecodableRecord:
     return UndecodableRecord(
-        f"{records.topic}[{records.partition}] offset {records.offsets[position]} cannot be decoded: {error}",
+        f"{records.place(position)} cannot be decoded: {error}",
         'correct decode.schema, or set decode.on_error = "dead-letter" to set such records aside',
     )

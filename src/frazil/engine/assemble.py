@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import BooleanType
 from pyspark.sql import SparkSession
 
 from frazil.changes import ChangePlan
@@ -14,11 +15,12 @@ from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
 from frazil.errors import ConfigError, TableChanged
 from frazil.journal import NO_JOURNAL, Journal, JournalSettings
-from frazil.pipeline import GeneratorSource, KafkaSource, PipelineSpec
+from frazil.pipeline import FilesSource, GeneratorSource, KafkaSource, PipelineSpec
 from frazil.pipeline.fit import require_fit
 from frazil.pipeline.keys import keyed
 from frazil.pipeline.spec import TableSection
 from frazil.source import Source, Wants
+from frazil.source.files import FilesFolder
 from frazil.source.generator import GeneratorPlanner
 from frazil.source.kafka import KafkaTopics
 from frazil.spark import open_session
@@ -115,14 +117,23 @@ def open_spark(spec: PipelineSpec, master: str | None = None) -> SparkSession:
     return open_session(f"frazil {spec.pipeline.name}", master=master or spec.spark.master, conf=conf)
 
 
-def open_source(spec: PipelineSpec) -> Source:
+def open_source(spec: PipelineSpec, *, to_read_again: bool = False) -> Source:
+    """The driver's side; `to_read_again` is for somebody who compares what has landed with what is there."""
     match spec.source:
         case KafkaSource() as kafka:
             return KafkaTopics(kafka, spec.pipeline.name)
+        case FilesSource() as files:
+            return FilesFolder(files, _booleans(spec), to_read_again=to_read_again)
         case GeneratorSource() as generator:
             return GeneratorPlanner(generator)
         case other:
             assert_never(other)
+
+
+def _booleans(spec: PipelineSpec) -> frozenset[str]:
+    """CSV has only texts, and JSON spells a truth value as none: the reader must know which columns are such."""
+    fields = decode_plan(spec).schema.fields
+    return frozenset(field.name for field in fields if isinstance(field.field_type, BooleanType))
 
 
 def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:

@@ -36,4 +36,5 @@ def check_connections(spec: PipelineSpec, spark: SparkSession) -> Iterator[str]:
 def _describe(seen: SourceObserved) -> str:
     topics = sorted({topic for topic, _ in seen.logs})
     records = sum(log.end - log.earliest for log in seen.logs.values())
-    return f"{', '.join(topics)}, {len(seen.logs)} partitions, {records:,} offsets to read"
+    uncounted = " and more that are not counted yet" if seen.more else ""
+    return f"{', '.join(topics)}, {len(seen.logs)} partitions, {records:,} offsets to read{uncounted}"

@@ -19,7 +19,7 @@ from frazil.engine.worker import EpochPlan, TaskReport
 from frazil.errors import FrazilError
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.entries import EpochBegun, TableTouched
-from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
 from frazil.protocol.recovery import attempt_of
 from frazil.protocol.register import Epoch, Register, batch_id
 from frazil.protocol.summary import Counts
@@ -45,6 +45,8 @@ class PlannedEpoch:
     """of this attempt at it, in the name of every file"""
     registers: Mapping[str, Register] = field(default_factory=dict)
     """by table: what was committed last when it was planned"""
+    marks: Mapping[Partition, str] = field(default_factory=dict)
+    """what the source wants the frontier behind the span to say"""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         writer=name,
         epoch=planned.number,
         shares=split(tasks, planned.base),
-        reader=parts.source.reader(parts.wants),
+        reader=parts.source.reader(parts.wants, planned.span),
         decode=parts.decode,
         target=target,
         dead_target=dead_target,
@@ -193,6 +195,7 @@ def _add_up(
         skipped=planned.skipped,
         leader_epochs=leader_epochs,
         topic_ids=planned.base.topic_ids,
+        marks=planned.marks,
         started_ms=began_ms,
     )
     size = sum(report.delivered_bytes for report in reports)

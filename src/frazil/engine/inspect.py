@@ -48,6 +48,8 @@ def inspect_pipeline(spec: PipelineSpec, spark: SparkSession) -> PipelineStatus:
     try:
         source = open_source(spec)
         try:
+            if frontier is not None:
+                source.resume(frontier)
             seen = source.observe()
         finally:
             source.close()

@@ -58,7 +58,7 @@ def compare_offsets(
     tell: Tell,
 ) -> Check:
     """Compares what can be compared, and says what that proves."""
-    source = open_source(spec)
+    source = open_source(spec, to_read_again=True)
     try:
         source.resume(anchor.register.frontier)
         from_earliest = not isinstance(spec.source, KafkaSource) or spec.source.starting_offsets == "earliest"
@@ -133,7 +133,7 @@ def _tally(
     span = comparison.span
     _spread(spark, span.records)
     if span:
-        reader = source.reader(Wants(keys=False, timestamps=False))
+        reader = source.reader(Wants(keys=False, timestamps=False), span)
         tasks = max(spark.sparkContext.defaultParallelism, -(-span.records // _TASK_OFFSETS))
         shares = span.split(tasks, Frontier())
         tasks_frame = spark.range(0, len(shares), 1, numPartitions=len(shares))

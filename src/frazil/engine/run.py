@@ -165,7 +165,6 @@ class Engine:
         """1. claim the tables, 2. clean up after a crash, 3. plan, write and commit to the end, 4. settle."""
         try:
             started = self._patience.starting(self._claim)
-            self._parts.source.resume(started.frontier)
             self._patience.starting(self._take_up)
         except StopRequested:
             return
@@ -257,13 +256,13 @@ class Engine:
                 raise SourceUnavailable(reason)
             case Ready(base, skipped):
                 pass
-        if self._options.available_now and self._goal is None:
+        if self._options.available_now and self._goal is None and not seen.more:
             self._goal = seen  # not before: a first answer that lacks partitions would never be reached
         self.progress.receive(self.progress.received.later(seen.ends))
         waiting = backlog(base, seen)
         self._tell(BacklogSeen(backlog(self._coordinator.frontier, seen)))
         elapsed_s = 0.0 if self._cut_at is None else time.monotonic() - self._cut_at
-        drain = self._cut_at is None or self._goal is not None
+        drain = self._cut_at is None or self._options.available_now
         match self._policy.decide(
             waiting=waiting, elapsed_s=elapsed_s, record_bytes=self._record_bytes, drain=drain
         ):
@@ -276,7 +275,8 @@ class Engine:
             case Cut(limit):
                 span = cut(base, seen, limit)
                 token, registers = new_token(), self._coordinator.registers
-                return PlannedEpoch(self._next_epoch, span, base, skipped, token, registers), 0.0
+                marks = self._parts.source.marks(span)
+                return PlannedEpoch(self._next_epoch, span, base, skipped, token, registers, marks), 0.0
 
     def _unless_replaced(self, error: FrazilError) -> FrazilError:
         """What the source shows may follow from what a newer coordinator did; then being fenced is the news.
@@ -337,6 +337,7 @@ class Engine:
 
     def _take_up(self) -> None:
         """Plans on from what the tables hold; a side table may hold more than the anchor."""
+        self._parts.source.resume(self._coordinator.frontier)
         self.progress.replan(self._coordinator.frontier)
         self.progress.commit(self._coordinator.frontier)
         self._next_epoch = Epoch(self._coordinator.epoch + 1)

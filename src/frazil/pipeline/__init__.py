@@ -1,6 +1,6 @@
 """What the user declares: a typed spec, read from TOML."""
 
 from frazil.pipeline.load import load_pipeline, parse_pipeline
-from frazil.pipeline.spec import GeneratorSource, KafkaSource, PipelineSpec
+from frazil.pipeline.spec import FilesSource, GeneratorSource, KafkaSource, PipelineSpec
 
-__all__ = ["GeneratorSource", "KafkaSource", "PipelineSpec", "load_pipeline", "parse_pipeline"]
+__all__ = ["FilesSource", "GeneratorSource", "KafkaSource", "PipelineSpec", "load_pipeline", "parse_pipeline"]

@@ -68,7 +68,7 @@ def _explain(detail: ErrorDetails) -> Iterator[str]:
         case "union_tag_invalid":
             yield _refused(f"{key}.type", given["type"], detail.get("ctx", {}).get("expected_tags", ""))
         case "union_tag_not_found":
-            yield f"{key}.type: required, but missing; allowed are 'kafka', 'generator'"
+            yield f"{key}.type: required, but missing; allowed are 'kafka', 'files', 'generator'"
         case "model_type" | "model_attributes_type":
             yield f"{key}: {_shown(key, given)} is not allowed; expected a section [{key}] with keys of its own"
         case "value_error" if isinstance(given, dict):

@@ -51,6 +51,9 @@ _TABLE_ALIASES = {
 }
 """Names that other tools have for keys of `[table]`."""
 
+_TOPIC = r"[A-Za-z0-9_.-]+"
+"""What Kafka allows in the name of a topic."""
+
 _JOURNAL_ALIASES = {"max_log_files": "max_files", "checkpoint_seconds": "checkpoint_interval"}
 
 
@@ -72,7 +75,7 @@ class KafkaSource(Section):
     """Kafka topics."""
 
     type: Literal["kafka"]
-    """where records come from"""
+    """where records come from; files and generator are the others, with keys of their own"""
     topics: list[str] = Field(min_length=1)
     """topics to read; all of them land in the same table"""
     starting_offsets: Literal["earliest", "latest"] | dict[str, dict[str, int]] | datetime = "earliest"
@@ -96,6 +99,46 @@ class KafkaSource(Section):
         if strangers:
             raise ValueError(f"partitions names {strangers[0]!r}, which is not among topics")
         return self
+
+
+class FilesSource(Section):
+    """The files of a folder or bucket, in the order of their names."""
+
+    type: Literal["files"]
+    """where records come from"""
+    path: str
+    """the folder, or its URI, such as s3://bucket/folder; folders inside of it belong to it"""
+    name: str | None = None
+    """what _topic says; the folder's own name if absent"""
+    pattern: str = "*"
+    """which files: matched with the whole name below path, so that * reaches into folders"""
+    format: Literal["jsonl", "csv", "parquet"] | None = None
+    """what is in the files; by the end of each name if absent"""
+    starting_from: str = "earliest"
+    """the first start begins here: earliest, or behind the file of this name"""
+    settle: Duration | Literal["off"] = "off"
+    """a file younger than this, and all behind it, wait: for producers that do not rename finished files"""
+    on_late_file: Literal["fail", "ignore"] = "fail"
+    """what to do with a file that appears, or grows, where everything was read already"""
+    fail_on_data_loss: bool = True
+    """stop when a file was removed before it was read"""
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(_TOPIC, name):
+            raise ValueError("letters, digits, '_', '.' and '-'")
+        return name
+
+    @property
+    def topic(self) -> str:
+        """The name that stands where Kafka has a topic."""
+        folder = self.path.rstrip("/").rsplit("/", 1)[-1]
+        return self.name or re.sub(r"[^A-Za-z0-9_.-]+", "-", folder).strip("-") or "files"
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.path
 
 
 class GeneratorSource(Section):
@@ -312,7 +355,7 @@ class PipelineSpec(Section):
     """One pipeline: from one source to one table."""
 
     pipeline: PipelineSection
-    source: Annotated[KafkaSource | GeneratorSource, Field(discriminator="type")]
+    source: Annotated[KafkaSource | FilesSource | GeneratorSource, Field(discriminator="type")]
     decode: DecodeSection
     transform: TransformSection | None = None
     table: TableSection
@@ -347,9 +390,13 @@ class PipelineSpec(Section):
             catalog["warehouse"] = str((folder / self.catalog.warehouse).resolve())
             if self.catalog.type == "sqlite" and self.catalog.uri and ":" not in self.catalog.uri:
                 catalog["uri"] = str((folder / self.catalog.uri).resolve())
+        source = self.source
+        if isinstance(source, FilesSource) and source.is_local:
+            source = source.model_copy(update={"path": str((folder / source.path).resolve())})
         journal = folder / (self.journal.dir or f".frazil/{self.pipeline.name}")
         return self.model_copy(
             update={
+                "source": source,
                 "catalog": self.catalog.model_copy(update=catalog),
                 "journal": self.journal.model_copy(update={"dir": str(journal.resolve())}),
             }

@@ -46,6 +46,8 @@ class SourceObserved:
 
     logs: Mapping[Partition, Log]
     topic_ids: Mapping[str, str]
+    more: bool = False
+    """whether there is more than this look had time for"""
 
     def up_to(self, goal: SourceObserved) -> SourceObserved:
         """The same, but no further than an earlier look reached; what is lost meanwhile is still seen to be."""
@@ -238,8 +240,9 @@ def _recreated(topic: str, before: str, now: str) -> SourceChanged:
 def _not_named(topics: list[str]) -> ConfigError:
     names = ", ".join(topics)
     return ConfigError(
-        f"source.topics no longer names {names}, which this pipeline has been reading",
-        "name it again; to leave a topic out for good, give the pipeline another name and table",
+        f"the source no longer names {names}, which this pipeline has been reading",
+        "name it again, in source.topics or as source.name of files; to leave it out for good, give the pipeline "
+        "another name and table",
     )
 
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from frazil.errors import InvalidState
 
@@ -33,6 +34,8 @@ class Position:
 
     offset: int
     leader_epoch: int | None = None
+    mark: str = ""
+    """what a source without a log of its own needs to find this offset again; it alone reads it"""
 
     def __str__(self) -> str:
         return str(self.offset) if self.leader_epoch is None else f"{self.offset}@{self.leader_epoch}"
@@ -183,6 +186,7 @@ class Frontier:
         span: Span,
         leader_epochs: Mapping[Partition, int] | None = None,
         topic_ids: Mapping[str, str] | None = None,
+        marks: Mapping[Partition, str] | None = None,
     ) -> Frontier:
         """The frontier after `span`; a span that begins anywhere else than here is refused."""
         positions = dict(self.positions)
@@ -194,7 +198,9 @@ class Frontier:
                     actual=str(r.start),
                     expected=str(here),
                 )
-            positions[partition] = Position(r.end, (leader_epochs or {}).get(partition))
+            positions[partition] = Position(
+                r.end, (leader_epochs or {}).get(partition), (marks or {}).get(partition, "")
+            )
         return Frontier(positions, {**self.topic_ids, **(topic_ids or {})})
 
     def later(self, other: Frontier) -> Frontier:
@@ -234,26 +240,34 @@ class Frontier:
         return Span({p: Range(starts[p], at.offset) for p, at in self.positions.items() if starts[p] < at.offset})
 
     def encode(self) -> object:
-        """JSON-ready and compact: one string a topic, positions in partition order, `-` for none."""
+        """JSON-ready and compact: one string a topic, positions in partition order, `-` for none.
+
+        Marks follow in the same order, if there are any.
+        """
         topics: dict[str, dict[int, Position]] = {topic: {} for topic in self.topic_ids}
         for (topic, partition), position in self.positions.items():
             topics.setdefault(topic, {})[partition] = position
-        encoded = {}
+        encoded: dict[str, list[object]] = {}
         for topic, positions in sorted(topics.items()):
-            line = " ".join(str(positions.get(p, "-")) for p in range(max(positions, default=-1) + 1))
+            partitions = range(max(positions, default=-1) + 1)
+            line = " ".join(str(positions.get(p, "-")) for p in partitions)
             encoded[topic] = [self.topic_ids.get(topic, ""), line]
+            if any(position.mark for position in positions.values()):
+                encoded[topic].append([positions[p].mark if p in positions else "" for p in partitions])
         return encoded
 
     @classmethod
-    def decode(cls, encoded: Mapping[str, list[str]]) -> Frontier:
+    def decode(cls, encoded: Mapping[str, list[Any]]) -> Frontier:
         positions: dict[Partition, Position] = {}
         topic_ids: dict[str, str] = {}
-        for topic, (topic_id, line) in encoded.items():
+        for topic, (topic_id, line, *more) in encoded.items():
             if topic_id:
                 topic_ids[topic] = topic_id
-            for partition, text in enumerate(line.split()):
+            texts = line.split()
+            marks = more[0] if more else [""] * len(texts)
+            for partition, (text, mark) in enumerate(zip(texts, marks, strict=True)):
                 if text != "-":
-                    positions[topic, partition] = Position.parse(text)
+                    positions[topic, partition] = replace(Position.parse(text), mark=mark)
         return cls(positions, topic_ids)
 
 

@@ -6,12 +6,12 @@ the workers, reads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from frazil.protocol.plan import SourceObserved
-from frazil.protocol.positions import Frontier, Slice
+from frazil.protocol.positions import Frontier, Partition, Slice, Span
 from frazil.records import Records
 
 
@@ -44,11 +44,15 @@ class Source(Protocol):
         ...
 
     def resume(self, frontier: Frontier) -> None:
-        """Told once where the tables stand, before anything is planned."""
+        """Told where the tables stand, before anything is planned, and again after every fault."""
         ...
 
-    def reader(self, wants: Wants) -> Reader:
-        """What the workers read with."""
+    def marks(self, span: Span) -> Mapping[Partition, str]:
+        """What the frontier behind `span` must say besides its offsets, for the next start to find them."""
+        ...
+
+    def reader(self, wants: Wants, span: Span) -> Reader:
+        """What the workers read the span with."""
         ...
 
     def acknowledge(self, frontier: Frontier) -> None:

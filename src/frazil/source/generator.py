@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from frazil.pipeline import GeneratorSource
 from frazil.protocol.plan import Log, SourceObserved
-from frazil.protocol.positions import Frontier, Position, Slice
+from frazil.protocol.positions import Frontier, Partition, Position, Slice, Span
 from frazil.records import Records
 from frazil.source import Wants
 
@@ -73,7 +73,7 @@ class GeneratorPlanner:
 
     def __init__(self, spec: GeneratorSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._spec = spec
-        self._resumed_at = Frontier()
+        self._resumed_at: Frontier | None = None
         self._clock = clock
         self._opened_s: float | None = None
 
@@ -88,11 +88,19 @@ class GeneratorPlanner:
         return Frontier({(TOPIC, p): Position(0) for p in range(self._spec.partitions)}, self._topic_ids)
 
     def resume(self, frontier: Frontier) -> None:
-        """Records appear from here on: a log that ends before the frontier would count as truncated."""
-        self._resumed_at = frontier
-        self._opened_s = self._clock()
+        """Records appear from here on: a log that ends before the frontier would count as truncated.
 
-    def reader(self, wants: Wants) -> GeneratorReader:
+        A fault later on takes back no record that has appeared.
+        """
+        if self._resumed_at is None:
+            self._resumed_at = frontier
+            self._opened_s = self._clock()
+
+    def marks(self, span: Span) -> Mapping[Partition, str]:
+        """None: an offset says it all."""
+        return {}
+
+    def reader(self, wants: Wants, span: Span) -> GeneratorReader:
         """What the workers read with."""
         return GeneratorReader(self._spec.seed, wants)
 
@@ -117,7 +125,7 @@ class GeneratorPlanner:
         if self._spec.records_per_second is None:
             return size
         appeared = int(elapsed_s * self._spec.records_per_second)
-        begun_at = self._resumed_at.offset((TOPIC, partition)) or 0
+        begun_at = (self._resumed_at or Frontier()).offset((TOPIC, partition)) or 0
         return min(size, begun_at + _share(appeared, self._spec.partitions, partition))
 
 

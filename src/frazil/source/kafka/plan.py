@@ -42,7 +42,7 @@ from confluent_kafka.admin import AdminClient
 from frazil.errors import ConfigError, FrazilError, SourceUnavailable
 from frazil.pipeline import KafkaSource
 from frazil.protocol.plan import Log, SourceObserved
-from frazil.protocol.positions import Frontier, Partition, Position, name_partition
+from frazil.protocol.positions import Frontier, Partition, Position, Span, name_partition
 from frazil.source import Wants
 from frazil.source.kafka.failures import Complaints
 from frazil.source.kafka.read import KafkaReader, kafka_position
@@ -115,7 +115,11 @@ class KafkaTopics:
     def resume(self, frontier: Frontier) -> None:
         """Nothing to prepare: the brokers hold the records, whoever reads them."""
 
-    def reader(self, wants: Wants) -> KafkaReader:
+    def marks(self, span: Span) -> Mapping[Partition, str]:
+        """None: an offset says it all."""
+        return {}
+
+    def reader(self, wants: Wants, span: Span) -> KafkaReader:
         """What the workers read with."""
         return KafkaReader(self._reading_settings, wants, self._spec.timeout)
 
