@@ -336,6 +336,7 @@ def test_schema_blocks_may_change_and_come_mixed_with_bare_envelopes() -> None:
     [
         connect(event("c", None, {"id": 1}), SCHEMAS[0])[:-1],
         connect(event("c", None, {"id": 1}), SCHEMAS[0]) + b"}",
+        connect(event("c", None, {"id": 1}), SCHEMAS[0])[:-1] + b"]",
         connect(event("c", None, {"id": 1}) + event("c", None, {"id": 2}), SCHEMAS[0]),
         connect(b"", SCHEMAS[0]),
         connect(b"null", SCHEMAS[0]),

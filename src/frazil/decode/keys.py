@@ -95,10 +95,9 @@ class MessageKeys:
             return _NOTHING
         try:
             require_shallow(key)
-            payload = self._payload(key)
+            return self._payload(key)
         except ValueError:
             return key
-        return payload if payload[:1] == b"{" else _NOTHING
 
     def _object(self, key: bytes | None) -> bytes:
         """The key as an object with the key columns; ValueError if it is none of the forms."""
