@@ -28,9 +28,10 @@ SEEDS  ?= 1000
 simulate: setup  ## run SEEDS=1000 made-up histories of a pipeline, or tell SEED=1234 step by step
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
-bench: setup  ## measure frazil beside Spark's own Kafka source
+BENCH  ?= append
+bench: setup  ## measure frazil beside Spark's own Kafka source, or BENCH=upsert beside MERGE INTO
 	@$(BIN)/python -m frazil.spark.jars bench
-	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench.$(BENCH)
 
 format: setup  ## format the code and sort its imports
 	@$(BIN)/ruff check --fix-only --quiet .
