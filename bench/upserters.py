@@ -69,6 +69,7 @@ class FrazilUpsert:
                 "source": {"type": "kafka", "topics": [self.topic.name], "kafka": kafka},
                 "decode": {"format": "json", "envelope": "debezium", "schema": COLUMNS, "metadata": False},
                 "table": {"name": self.table, "mode": "upsert", "keys": ["id"]},
+                "changes": {"decimals": "plain"},
                 "catalog": {"type": "sqlite", "name": CATALOG, "warehouse": str(self.warehouse)},
             }
         )

@@ -76,7 +76,6 @@ class Connect(Server):
             "topic.prefix": prefix,
             "topic.creation.default.partitions": str(partitions),
             "topic.creation.default.replication.factor": "1",
-            "decimal.handling.mode": "string",
             "poll.interval.ms": "50",
             **(settings or {}),
         }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ class Postgres(Server):
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         # Its helpers and its shared memory go only when it ends by itself, which the signal makes it do at once.
-        process.send_signal(3)
+        process.send_signal(signal.SIGQUIT)
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_TIMEOUT_S)
         super()._end(process)
@@ -84,9 +85,11 @@ class Postgres(Server):
         programs = find_programs()
         if self._user is None or all(_opens_to_all(each) for each in [programs, *programs.parents]):
             return programs
-        copy = self.folder / "installed"
-        shutil.copytree(programs.parent, copy, symlinks=True)
-        return copy / programs.name
+        # The wheel's libraries lie beside its package, and its programs look for them from where they are.
+        installed, package = programs.parent, programs.parents[1]
+        for each in (installed, package.with_name(f"{package.name}.libs")):
+            shutil.copytree(each, self.folder / "site" / each.relative_to(package.parent), symlinks=True)
+        return self.folder / "site" / programs.relative_to(package.parent)
 
     def _give_away(self) -> None:
         if self._user is not None:

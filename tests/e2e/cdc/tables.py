@@ -133,7 +133,7 @@ NUMERIC = Kind(
     "numeric(12,2)",
     "DECIMAL(12,2)",
     lambda dice: Decimal(dice.randrange(-(10**12) + 1, 10**12)).scaleb(-2),
-    Decimal,
+    lambda unscaled: Decimal(int.from_bytes(base64.b64decode(unscaled), signed=True)).scaleb(-2),
 )
 TIMESTAMPTZ = Kind(
     "timestamptz", "TIMESTAMP", lambda dice: _moment(dice).replace(tzinfo=UTC), datetime.fromisoformat

@@ -21,9 +21,8 @@ def test_the_events_of_a_workload_fold_into_the_rows_of_its_tables(open_shop: Ca
     shop = open_shop(20261115)
     shop.workload.fill(300)
     shop.follow()
-    for _ in range(3):
-        shop.workload.run(40)
-        require_folded(shop)
+    shop.workload.run(60)
+    require_folded(shop)
     shop.workload.insert_many(ORDERS)
     shop.workload.change_many(ORDERS)
     shop.workload.run(40)
