@@ -24,8 +24,7 @@ from tests.e2e.test_process import FRAZIL, running, wait_for
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COMPARISONS = 10
-KILLS = 5
+KILLS = 4
 
 
 def sections(table: Table, **changes: Any) -> dict[str, dict[str, Any]]:
@@ -78,20 +77,20 @@ def require_landed(spark: SparkSession, shop: Shop, table: Table, rig: Rig) -> N
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("trust_inserts", [False, True])
+@pytest.mark.parametrize(("trust_inserts", "comparisons"), [(False, 10), (True, 4)])
 def test_the_tables_are_those_of_postgres_at_every_point_of_comparison(
-    spark: SparkSession, open_shop: Callable[[int], Shop], tmp_path: Path, trust_inserts: bool
+    spark: SparkSession, open_shop: Callable[[int], Shop], tmp_path: Path, trust_inserts: bool, comparisons: int
 ) -> None:
     """TEST-14, FAULT-17: rows from before the feed, small and big transactions, changed keys, all types."""
     shop = open_shop(41)
     shop.workload.fill(300)
     shop.follow()
     rigs = make_rigs(spark, shop, tmp_path, trust_inserts=trust_inserts)
-    for number in range(COMPARISONS):
+    for number in range(comparisons):
         shop.workload.run(30)
-        if number == 3:
+        if number == 1:
             shop.workload.insert_many(ORDERS)
-        if number == 6:
+        if number == 2:
             shop.workload.change_many(ORDERS)
         shop.settle()
         for table, rig in rigs.items():
