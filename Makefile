@@ -32,9 +32,10 @@ KILLS  ?= 200
 certify: setup  ## break a real pipeline until KILLS=200 processes were killed, and verify it; SEED=1234 repeats one
 	@$(BIN)/python -m tests.certify --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
-bench: setup  ## measure frazil beside Spark's own Kafka source
+BENCH  ?= append
+bench: setup  ## measure frazil beside Spark's own Kafka source, or BENCH=upsert beside MERGE INTO
 	@$(BIN)/python -m frazil.spark.jars bench
-	@$(BIN)/python -m bench
+	@$(BIN)/python -m bench.$(BENCH)
 
 format: setup  ## format the code and sort its imports
 	@$(BIN)/ruff check --fix-only --quiet .

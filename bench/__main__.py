@@ -1,4 +1,4 @@
-"""Runs every measurement with its defaults."""
+"""Runs the one that is asked for most."""
 
 from bench import append
 

@@ -16,7 +16,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,12 +203,13 @@ def _warehouse() -> Iterator[Path]:
 
 
 @contextmanager
-def bench_session(warehouse: Path) -> Iterator[SparkSession]:
-    """Spark with the peer's jars and with the catalog in `warehouse`."""
+def bench_session(warehouse: Path, further: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Spark with the peer's jars, with the catalog in `warehouse`, and with `further` settings."""
     catalog = CatalogSection(type="sqlite", name=CATALOG, warehouse=str(warehouse))
     conf = spark_catalog_conf(catalog) | {
         "spark.jars": ",".join(str(jar) for jar in jars("spark") + jars("bench")),
         "spark.ui.enabled": "false",
+        **(further or {}),
     }
     spark = open_session("frazil bench", conf=conf)
     try:

@@ -27,7 +27,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzäöü"
 FIRST_ORDER = datetime(2026, 1, 1, tzinfo=UTC)
 BETWEEN_ORDERS = timedelta(milliseconds=250)
 
-_PRODUCER = {
+PRODUCER = {
     "acks": "all",
     "enable.idempotence": "true",  # a batch that is sent again must not count twice
     "linger.ms": "50",
@@ -126,7 +126,7 @@ def fill_topic(broker: Broker, shape: Shape, records: int) -> Topic:
 
 
 def _produce(broker: Broker, topic: str, records: Iterator[tuple[str, bytes]]) -> int:
-    producer = Producer({**_PRODUCER, "bootstrap.servers": broker.bootstrap})
+    producer = Producer({**PRODUCER, "bootstrap.servers": broker.bootstrap})
     size = 0
     for number, (key, value) in enumerate(records):
         while True:

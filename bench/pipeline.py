@@ -25,6 +25,11 @@ _LAYOUT = {
 }
 
 
+def table_layout() -> dict[str, str]:
+    """Properties that tell every writer of a table to compress alike."""
+    return dict(_LAYOUT)
+
+
 def pipeline_spec(
     source: Mapping[str, Any],
     ddl: str,

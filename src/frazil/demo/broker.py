@@ -9,7 +9,6 @@ real one is. It never outlives the Python process that started it.
 
 from __future__ import annotations
 
-import random
 import shutil
 import signal
 import socket
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from frazil.demo.servers import free_ports, watch
 from frazil.errors import SetupError, SourceUnavailable
 from frazil.spark.cache import cache_folder
 from frazil.spark.jars import jar_folder, jars
@@ -39,10 +39,6 @@ _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
 _LOG_LINES_SHOWN = 15
 
-# Below the range from which the system lends ports to outgoing connections: nobody takes a killed broker's
-# port before it is back.
-_PORTS = range(20_000, 32_000)
-
 
 class Broker:
     """A single-node Kafka; `properties` are server properties that win over ours."""
@@ -50,7 +46,7 @@ class Broker:
     def __init__(self, data_dir: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
         self._temporary = data_dir is None
         self.data_dir = data_dir if data_dir is not None else Path(tempfile.mkdtemp(prefix="frazil-broker-"))
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self._controller_port = free_ports(2)
         self._properties = dict(properties or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
@@ -89,7 +85,7 @@ class Broker:
             raise SetupError(f"the broker on port {self.port} already runs", "stop() or kill() it first")
         self._write_configuration()
         self._process = self._launch()
-        self._watchdog = _watch(self._process.pid)
+        self._watchdog = watch(self._process.pid, [self.data_dir] if self._temporary else [])
         try:
             self._await_answer()
         except BaseException:
@@ -267,34 +263,3 @@ def _format(folder: Path) -> Path:
     if done.returncode != 0:
         raise SetupError(f"Kafka could not format its storage:\n{done.stdout}")
     return logs
-
-
-def _watch(pid: int) -> subprocess.Popen[bytes]:
-    """A shell that kills `pid` as soon as this Python process is gone, however it ended.
-
-    It blocks on a pipe whose only writer we are; the system closes it with us.
-    """
-    return subprocess.Popen(
-        ["/bin/sh", "-c", 'read _; kill -9 "$0"', str(pid)], stdin=subprocess.PIPE, start_new_session=True
-    )
-
-
-def _free_ports(count: int) -> list[int]:
-    ports: list[int] = []
-    # The system's randomness rather than the seeded one: a test that fixes its seed still gets ports of its
-    # own.
-    chooser = random.SystemRandom()
-    while len(ports) < count:
-        port = chooser.choice(_PORTS)
-        if port not in ports and _is_free(port):
-            ports.append(port)
-    return ports
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
