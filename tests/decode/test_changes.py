@@ -311,7 +311,7 @@ def test_numbers_and_texts_of_dates_and_times_may_come_mixed() -> None:
     ddl = "id INT, d DATE, t TIME, n TIMESTAMP_NTZ"
     numbers = {"d": 1, "t": 1_000_000, "n": 1_000_000}
     texts = {"d": "1970-01-02", "t": "00:00:01", "n": "1970-01-01T00:00:01"}
-    mixed = [{"id": 1, **numbers, **{name: texts[name]}} for name in texts]
+    mixed = [{"id": 1, **numbers, name: texts[name]} for name in texts]
     values = [event("c", None, row) for row in ({"id": 1, **numbers}, {"id": 1, **texts}, *mixed)]
     rows = decode(plan(debezium(), ddl), values).rows.select(["d", "t", "n"]).to_pylist()
     assert rows == [rows[0]] * len(values)

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from frazil.errors import ConfigError
-from frazil.pipeline import parse_pipeline
 from tests.e2e.cdc.compare import iceberg_rows, postgres_rows, require_same
 from tests.e2e.cdc.feed import Shop
 from tests.e2e.cdc.tables import CUSTOMERS, ORDERS, TABLES, Table
@@ -42,20 +40,7 @@ def sections(table: Table, **changes: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def knows_upserts() -> bool:
-    source = {"type": "kafka", "topics": ["t"], "kafka": {"bootstrap.servers": "127.0.0.1:1"}}
-    tree = {name: {k: v for k, v in s.items() if v is not None} for name, s in sections(CUSTOMERS).items()}
-    try:
-        parse_pipeline({**tree, "source": source})
-    except ConfigError:
-        return False
-    return True
-
-
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not knows_upserts(), reason="this frazil does not know mode = upsert with Debezium"),
-]
+pytestmark = pytest.mark.real
 
 
 def make_rigs(spark: SparkSession, shop: Shop, folder: Path, **changes: Any) -> dict[Table, Rig]:
