@@ -13,7 +13,7 @@ from frazil.protocol.register import BatchId, Epoch, Generation, Register
 from frazil.protocol.summary import NO_COUNTS, CommitRecord, Counts, EpochSummary, Kin, read_held
 
 REGISTER = Register(Generation(3), "c0ffee", Epoch(41), BatchId("batch"), Frontier({("orders", 0): Position(20)}))
-COUNTS = st.builds(Counts, *[st.integers(0, 10**12)] * 6)
+COUNTS = st.builds(Counts, *[st.integers(0, 10**12)] * 7)
 SPANS = st.dictionaries(
     st.tuples(st.sampled_from(["a", "b.c", "d-e_f"]), st.integers(0, 9)),
     st.tuples(st.integers(0, 10**12), st.integers(1, 10**6)).map(lambda r: Range(r[0], r[0] + r[1])),

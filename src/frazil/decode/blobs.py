@@ -67,7 +67,7 @@ def _big_endian(letters: Letters) -> Letters:
     sixes[:, -1][padding > 0] = 0
     sixes[:, -2][padding > 1] = 0
     if length % 4 or (sixes > _SIX_BITS_MAX).any():
-        raise pa.ArrowInvalid("not base64 of a decimal's digits: is cdc.decimals right?")
+        raise pa.ArrowInvalid("not base64 of a decimal's digits: is changes.decimals right?")
     a, b, c, d = (sixes[:, i::4] for i in range(4))
     threes = np.stack([a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d], axis=2).reshape(count, -1)
     if threes.shape[1] - padding.max() > _DECIMAL_BYTES:

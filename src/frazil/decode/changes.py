@@ -291,10 +291,10 @@ class ChangeDecoder:
 
 _LETTERS = pa.array(LETTERS)
 _UNKNOWN_REMEDY = (
-    'correct the source or cdc.op_column, or set cdc.unknown_op = "dead-letter" to set such records aside, '
+    'correct the source or changes.op_column, or set changes.unknown_op = "dead-letter" to set such records aside, '
     'or "warn-insert" to take them for upserts'
 )
-_TRUNCATE_REMEDY = 'set cdc.truncate = "apply" to empty the table too, or "ignore" to keep its rows'
+_TRUNCATE_REMEDY = 'set changes.truncate = "apply" to empty the table too, or "ignore" to keep its rows'
 _UNAVAILABLE = (
     "the source left the value out because it is large and unchanged (__debezium_unavailable_value): "
     "set REPLICA IDENTITY FULL on its table"

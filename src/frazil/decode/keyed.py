@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Sequence
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 
 from frazil.changes import BEFORE, OP, ORDER, ChangePlan
 from frazil.errors import ConfigError
+from frazil.pipeline.keys import keyed
 
 _OF_CHANGES = (OP, ORDER, BEFORE)
 
@@ -33,35 +33,24 @@ def require_possible_changes(schema: Schema, changes: ChangePlan, catch_all: str
     _require_op_column(schema, changes)
     if changes.key_format == "text" and len(changes.keys) > 1:
         raise ConfigError(
-            f'cdc.key_format = "text" holds one key column, and there are {len(changes.keys)}: '
+            f'changes.key_format = "text" holds one key column, and there are {len(changes.keys)}: '
             f"{', '.join(changes.keys)}",
             'use key_format = "json"',
         )
     if changes.unknown_op == "dead-letter" and on_error != "dead-letter":
         raise ConfigError(
-            f'cdc.unknown_op = "dead-letter" needs a table for dead letters, and decode.on_error = "{on_error}"',
+            f'changes.unknown_op = "dead-letter" needs a table for them, and decode.on_error = "{on_error}"',
             'set decode.on_error = "dead-letter"',
         )
 
 
 def _require_keys(schema: Schema, keys: Sequence[str], catch_all: str | None) -> None:
-    if not keys:
-        raise ConfigError("no key: changes need to know which row they are about", "name the columns in table.keys")
-    for name in keys:
-        _require_column(schema, name, "table.keys")
-        kind = schema.find_type(name)
-        if keys.count(name) > 1:
-            raise ConfigError(f"table.keys names {name} twice", "name it once")
-        if name == catch_all:
-            raise ConfigError(
-                f"table.keys: {name} keeps what is not declared (decode.catch_all) and cannot be a key",
-                "name another column",
-            )
-        if isinstance(kind, (FloatType, DoubleType)) or not isinstance(kind, PrimitiveType):
-            raise ConfigError(
-                f"table.keys: {name} is of type {kind}, which Iceberg does not take as a key",
-                "name columns that are neither FLOAT nor DOUBLE, nor nested",
-            )
+    keyed(schema, keys)
+    if catch_all in keys:
+        raise ConfigError(
+            f"table.keys: {catch_all} keeps what is not declared (decode.catch_all) and cannot be a key",
+            "name another column",
+        )
 
 
 def _require_column(schema: Schema, name: str, where: str) -> None:
@@ -76,7 +65,7 @@ def _require_op_column(schema: Schema, changes: ChangePlan) -> None:
     if changes.envelope != "op-column":
         if changes.op_column is not None:
             raise ConfigError(
-                f'cdc.op_column has no meaning with cdc.envelope = "{changes.envelope}"',
+                f'changes.op_column has no meaning with decode.envelope = "{changes.envelope}"',
                 'remove it, or set envelope = "op-column"',
             )
         return
@@ -84,6 +73,6 @@ def _require_op_column(schema: Schema, changes: ChangePlan) -> None:
     taken = [each.name for each in schema.fields if each.name in names]
     if taken:
         raise ConfigError(
-            f"{taken[0]} says what happens to a row (cdc.op_column), and is declared as a column of it",
+            f"{taken[0]} says what happens to a row (changes.op_column), and is declared as a column of it",
             "take it out of decode.schema: it is never kept",
         )

@@ -24,7 +24,7 @@ _NO_NUMBER = re.compile(
 )
 _NOT_THIS_DECIMAL = re.compile(r"expected (?:string|decimal) got ([-0-9{])")
 _SCALED = "a number with a scale of its own fits no DECIMAL: set decimal.handling.mode = string at the source"
-_PLAIN = 'set cdc.decimals = "plain"'
+_PLAIN = 'set changes.decimals = "plain"'
 
 
 def in_own_words(error: pa.ArrowInvalid, value: bytes, root: Node) -> str:

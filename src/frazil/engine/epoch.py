@@ -212,4 +212,5 @@ def _counts(plan: EpochPlan, reports: list[TaskReport]) -> Counts:
     if plan.target.changes is None:
         return Counts(delivered, landed, delivered - landed - dead, dead)
     filtered = total("decoded") - total("taken")
-    return Counts(delivered, landed, filtered, dead, deleted, delivered - landed - deleted - filtered - dead)
+    collapsed = delivered - landed - deleted - filtered - dead
+    return Counts(delivered, landed, filtered, dead, deleted, collapsed, total("unknown_ops"))

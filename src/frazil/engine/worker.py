@@ -68,6 +68,7 @@ class TaskReport:
     """of these, what came out of the query and was to be written"""
     landed: int = 0
     deleted: int = 0
+    unknown_ops: int = 0
     truncated: bool = False
     """whether the source emptied its table"""
     key_hashes: str = ""
@@ -90,6 +91,7 @@ class TaskReport:
                 "taken": self.taken,
                 "landed": self.landed,
                 "deleted": self.deleted,
+                "unknown_ops": self.unknown_ops,
                 "truncated": self.truncated,
                 "key_hashes": self.key_hashes,
                 "leader_epochs": [[*partition, epoch] for partition, epoch in self.leader_epochs.items()],
@@ -189,6 +191,7 @@ def _decoded(plan: EpochPlan, report: TaskReport) -> Iterator[Decoded]:
             _count(records, part, report)
             decoded = decode(records)
             report.decoded += decoded.rows.num_rows
+            report.unknown_ops += decoded.unknown_ops
             yield decoded
 
 

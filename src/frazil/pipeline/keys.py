@@ -17,6 +17,8 @@ _KEY = "table.keys"
 
 def keyed(schema: Schema, keys: Sequence[str]) -> Schema:
     """The same columns with these as the row's key, which is never null; refuses what cannot be one."""
+    if not keys:
+        raise ConfigError(f"{_KEY} is empty: changes need to know which row they are about", "name a column")
     for column in keys:
         _require_possible(column, keys, schema)
     fields = [
@@ -33,6 +35,8 @@ def partitions_by_key(spec: PartitionSpec, schema: Schema, keys: Sequence[str]) 
 
 def _require_possible(column: str, keys: Sequence[str], schema: Schema) -> None:
     if column not in {field.name for field in schema.fields}:
+        if column in schema.column_names:
+            raise ConfigError(f"{_KEY}: {column} is inside of a column", "name columns of the table itself")
         raise unknown_column(_KEY, column, column, schema)
     kind = schema.find_type(column)
     if not kind.is_primitive or isinstance(kind, FloatType | DoubleType):

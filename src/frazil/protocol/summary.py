@@ -34,6 +34,8 @@ class Counts:
     """keys whose last change took their row away"""
     collapsed: int = 0
     """changes that a later one of the same key made void"""
+    unknown_ops: int = 0
+    """records whose operation nobody knows, whatever became of them"""
 
     @property
     def add_up(self) -> bool:
@@ -91,6 +93,8 @@ class EpochSummary:
         if self.counts.deleted or self.counts.collapsed:
             facts["rows.deleted"] = str(self.counts.deleted)
             facts["rows.collapsed"] = str(self.counts.collapsed)
+        if self.counts.unknown_ops:
+            facts["rows.unknown-ops"] = str(self.counts.unknown_ops)
         for key, span in (("skipped", self.skipped), ("read", self.read), ("given-up", self.given_up)):
             if span:
                 facts[key] = span.encode()
@@ -198,6 +202,7 @@ class CommitRecord:
                 dead=number("rows.dead-lettered"),
                 deleted=number("rows.deleted"),
                 collapsed=number("rows.collapsed"),
+                unknown_ops=number("rows.unknown-ops"),
             ),
             data_files=number("files.data"),
             delete_files=number("files.delete"),

@@ -111,6 +111,8 @@ def _facts(record: CommitRecord) -> Iterator[str]:
         yield f"{record.counts.deleted:,} deleted"
     if record.counts.collapsed:
         yield f"{record.counts.collapsed:,} overtaken"
+    if record.counts.unknown_ops:
+        yield f"{record.counts.unknown_ops:,} of unknown operation"
     if record.counts.filtered:
         yield f"{record.counts.filtered:,} filtered"
     if record.counts.dead:
