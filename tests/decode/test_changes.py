@@ -411,7 +411,7 @@ def test_further_plans_that_cannot_be_are_refused() -> None:
         plan(ChangePlan(keys=keys, envelope="op-column"), "id INT, __op INT")
     with pytest.raises(ConfigError, match="one key column"):
         plan(ChangePlan(keys=("id", "name"), key_format="text"))
-    with pytest.raises(ConfigError, match="needs a table for dead letters"):
+    with pytest.raises(ConfigError, match="needs a table for them"):
         plan(ChangePlan(keys=keys, unknown_op="dead-letter"), on_error="fail")
     with pytest.raises(ConfigError, match="is not a timestamp column"):
         plan(debezium(), epoch_unit={"name": "ms"})

@@ -18,7 +18,9 @@ _KEY = "table.keys"
 def keyed(schema: Schema, keys: Sequence[str]) -> Schema:
     """The same columns with these as the row's key, which is never null; refuses what cannot be one."""
     if not keys:
-        raise ConfigError(f"{_KEY} is empty: changes need to know which row they are about", "name a column")
+        raise ConfigError(
+            f"{_KEY} is empty: changes need to know which row they are about", f"name a column in {_KEY}"
+        )
     for column in keys:
         _require_possible(column, keys, schema)
     fields = [
