@@ -25,6 +25,8 @@ class Stage(Protocol):
     """A table, and what others can do to it."""
 
     table: Table
+    compares_heads_only: bool
+    """whether a catalog takes a commit on a table whose schema was altered since it was loaded"""
 
     @property
     def location(self) -> str: ...
@@ -42,6 +44,7 @@ class Stage(Protocol):
 
 
 class MemoryStage:
+    compares_heads_only = False
     location = "memory/data"
 
     def __init__(self) -> None:
@@ -107,6 +110,7 @@ class IcebergStage:
 
         for key, value in spark_catalog_conf(section).items():
             spark.conf.set(key, value)
+        self.compares_heads_only = section.type == "rest"
         self._spark = spark
         self._wish = TableWish(f"shop_{uuid.uuid4().hex[:12]}.orders", parse_schema("id BIGINT"))
         self._name = f"{section.name}.{self._wish.name}"

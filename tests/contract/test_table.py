@@ -238,10 +238,19 @@ def test_a_table_altered_since_the_files_were_written_takes_them_only_when_writt
 
 @pytest.mark.parametrize("what", ["schema", "partitioning", "order"])
 def test_a_table_altered_between_the_judgement_and_the_swap_is_judged_again(stage: Any, what: str) -> None:
-    """COMMIT-05, FAULT-41: the swap fails on other metadata than was judged."""
+    """COMMIT-05, FAULT-41: the swap fails on other metadata than was judged.
+
+    A REST catalog compares the head only. The files then land in a table that they still fit: their columns
+    are known by id, and they name the partition spec that they were written for.
+    """
     one = started(stage)
     outcome = epoch(stage, 1, 0, 10)
     stage.before_swap(lambda: stage.alter(what))
+    if stage.compares_heads_only:
+        one.commit(outcome)
+        assert spans(stage) == [(0, 10)]
+        assert len(stage.live_paths()) == 1
+        return
     with pytest.raises(TableAltered):
         one.commit(outcome)
     assert stage.live_paths() == []

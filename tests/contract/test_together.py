@@ -11,6 +11,7 @@ import pytest
 
 from frazil.commit import Coordinator, EpochOutcome, World
 from frazil.errors import Fenced
+from frazil.pipeline.spec import CatalogSection
 from frazil.protocol.positions import Frontier, Position, Range, Span
 from frazil.protocol.register import Epoch
 from frazil.protocol.retry import Backoff
@@ -30,7 +31,7 @@ def test_of_coordinators_that_start_together_one_wins_each_generation_and_one_co
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """FAULT-06, COMMIT-12: none was told to wait, and all look, decide and commit side by side."""
-    stage = IcebergStage(spark, tmp_path)
+    stage = IcebergStage(spark, CatalogSection(warehouse=str(tmp_path), name="together"))
     patience = Backoff(base_s=0.01, max_s=0.1, attempts=30)
     starters = [
         Coordinator("pipe", stage.table, interval_s=0.0, world=World(), backoff=patience) for _ in range(TOGETHER)
