@@ -572,6 +572,10 @@ class TestKeyedTables:
         problem = refusal(table__mode="upsert", table__keys=["id"], decode__format="raw", decode__schema=...)
         assert 'use decode.format = "json"' in problem
 
+    def test_rows_go_to_tasks_by_their_key_and_not_by_partition(self) -> None:
+        problem = refusal(table__mode="upsert", table__keys=["order_id"], table__distribution="hash")
+        assert 'table.distribution = "hash" cannot be' in problem
+
     def test_an_envelope_of_changes_is_for_upsert_only(self) -> None:
         problem = refusal(decode__envelope="debezium")
         assert problem == 'decode.envelope = "debezium" needs table.mode = "upsert"'

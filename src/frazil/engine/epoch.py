@@ -103,7 +103,8 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     parts.journal.append(begun, durable=True)
     tasks = max(1, min(context.defaultParallelism, -(-planned.span.records // _TASK_RECORDS_MIN)))
     # The changes of a key are in order within a Kafka partition, and one task has to see them all.
-    split = planned.span.split if target.changes is None else planned.span.split_whole
+    is_keyed = target.changes is not None
+    split = planned.span.split_whole if is_keyed else planned.span.split
     plan = EpochPlan(
         writer=name,
         epoch=planned.number,
@@ -113,7 +114,7 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         target=target,
         dead_target=dead_target,
         dead_floor=targets.dead_floor,
-        shuffle=parts.lane.can_shuffle and targets.distribution.shuffles(target),
+        shuffle=not is_keyed and parts.lane.can_shuffle and targets.distribution.shuffles(target),
         by_key=targets.by_key,
         token=planned.token,
     )

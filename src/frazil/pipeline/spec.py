@@ -372,6 +372,8 @@ class PipelineSpec(Section):
             raise ValueError('table.keys is required with mode = "upsert": name the columns that name a row')
         if upsert and self.decode.format == "raw":
             raise ValueError('table.mode = "upsert" needs columns: use decode.format = "json"')
+        if upsert and self.table.distribution == "hash":
+            raise ValueError('table.distribution = "hash" cannot be: upsert brings changes together by their key')
         if not upsert and self.decode.envelope != "none":
             raise ValueError(f'decode.envelope = "{self.decode.envelope}" needs table.mode = "upsert"')
         return self
