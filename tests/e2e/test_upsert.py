@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from frazil.engine.verify import verify_pipeline
-from frazil.errors import ChangesUnordered, ConfigError
+from frazil.errors import ChangesUnordered, ConfigError, OldRowUnknown, UndecodableRecord
 from frazil.protocol.verify import Level
+from frazil.table.iceberg import IcebergCatalog
 
 pytestmark = pytest.mark.real
 
@@ -153,3 +154,66 @@ def test_null_keys_are_dead_letters(make_rig: Callable[..., Any]) -> None:
     assert rows(rig).keys() == {1}
     assert rig.dead_offsets() == [(0, 1), (0, 2)]
     holds(rig)
+
+
+def event(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+    return {"op": op, "before": before, "after": after}
+
+
+DEBEZIUM = {
+    "envelope": "debezium",
+    "schema": "id BIGINT, name STRING, amount DECIMAL(10,2), placed_at TIMESTAMP",
+}
+
+
+def test_an_emptied_source_empties_the_table_if_told_so(make_rig: Callable[..., Any]) -> None:
+    """CHG-10: what came after the truncate stays, in one snapshot with it."""
+    rig = make_rig(table=UPSERT, decode=DEBEZIUM, changes={"decimals": "plain", "truncate": "apply"})
+    rig.produce_keyed([({"id": n}, event("c", None, customer(n))) for n in range(5)])
+    rig.run()
+    rig.produce_keyed([({"id": 1}, event("u", None, customer(1, name="void"))), (None, event("t", None, None))])
+    rig.produce_keyed([({"id": 9}, event("c", None, customer(9)))])
+    rig.run()
+    assert rows(rig).keys() == {9}
+    holds(rig)
+    assert [r.action for r in rig.open_table().history("orders") if r.span] == ["row-delta", "overwrite"]
+    rig.tree["changes"]["truncate"] = "fail"
+    rig.produce_keyed([(None, event("t", None, None))])
+    with pytest.raises(UndecodableRecord, match="truncate"):
+        rig.run()
+
+
+def test_old_rows_tell_where_they_are_in_a_table_that_others_partitioned(make_rig: Callable[..., Any]) -> None:
+    """CHG-11: by before images; without one, a change that needs it stops the pipeline and lands nothing."""
+    rig = make_rig(table=UPSERT, decode=DEBEZIUM, changes={"decimals": "plain"})
+    IcebergCatalog(rig.spark, rig.spec.catalog)
+    rig.spark.sql(f"CREATE NAMESPACE {rig.table.rpartition('.')[0]}")
+    rig.sql(
+        "CREATE TABLE {t} (id BIGINT NOT NULL, name STRING, amount DECIMAL(10,2), placed_at TIMESTAMP, "
+        "_topic STRING, _kafka_partition INT, _offset BIGINT, _timestamp TIMESTAMP, _key BINARY) "
+        "USING iceberg PARTITIONED BY (days(placed_at))"
+    )
+    first, moved = customer(1), customer(1, name="moved", placed_at="2026-03-09T10:00:00Z")
+    rig.produce_keyed([({"id": 1}, event("c", None, first)), ({"id": 2}, event("c", None, customer(2)))])
+    rig.run()
+    rig.produce_keyed([({"id": 1}, event("u", first, moved)), ({"id": 2}, event("d", customer(2), None))])
+    rig.run()
+    assert rows(rig) == {1: ("moved", "1.00", "09")}
+    holds(rig)
+    rig.produce_keyed([({"id": 1}, event("u", None, customer(1)))])
+    with pytest.raises(OldRowUnknown, match="REPLICA IDENTITY FULL"):
+        rig.run()
+    assert rows(rig) == {1: ("moved", "1.00", "09")}
+
+
+def test_a_table_whose_rows_could_never_be_deleted_is_refused(make_rig: Callable[..., Any]) -> None:
+    """CHG-11: plain topics say nothing of old rows."""
+    rig = make_rig(table=UPSERT, decode={"metadata": False})
+    IcebergCatalog(rig.spark, rig.spec.catalog)
+    rig.spark.sql(f"CREATE NAMESPACE {rig.table.rpartition('.')[0]}")
+    rig.sql(
+        "CREATE TABLE {t} (id BIGINT NOT NULL, name STRING, amount DECIMAL(10,2), placed_at TIMESTAMP) "
+        "USING iceberg PARTITIONED BY (name)"
+    )
+    with pytest.raises(ConfigError, match="could not be deleted from the old one"):
+        rig.run()
