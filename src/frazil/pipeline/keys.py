@@ -53,8 +53,8 @@ def _require_possible(column: str, keys: Sequence[str], schema: Schema) -> None:
         )
     if isinstance(kind, FixedType):
         raise ConfigError(
-            f"{_KEY}: {column} is {kind}: of several deletes by such values Spark follows only the last one in each "
-            "file, so that deleted rows would come back",
+            f"{_KEY}: {column} is {kind}: of several deletes by such values in a file Spark follows only the last, "
+            "so that deleted rows would come back",
             "declare it BINARY in a new table",
         )
     if keys.count(column) > 1:

@@ -1,7 +1,7 @@
 """Where a file lies below the table's data folder, by the same rules as Iceberg's Java writers.
 
-But for files of deletes, which lie in no partition's folder: DuckDB takes the key from a folder like `id=7` rather than
-from the file, as a text or a number as it sees fit, and then deletes other rows, or none.
+But for files of deletes, which lie in no partition's folder: DuckDB takes the key from a folder like `id=7` rather
+than from the file, as a text or a number as it sees fit, and then deletes other rows, or none.
 """
 
 from __future__ import annotations
