@@ -4,7 +4,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check simulate certify bench format clean
+.PHONY: help setup demo test check readers simulate certify bench format clean
 
 help:  ## print these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,7 +14,7 @@ setup: $(READY)  ## install frazil, its tools and its jars into .venv and the ca
 demo: setup  ## start a broker, stream orders into an Iceberg table and query it
 	@$(BIN)/frazil demo
 
-test: setup  ## run every test, with a real broker and a real Spark
+test: setup  ## run every test but those of make readers, with a real broker and a real Spark
 	@$(BIN)/pytest
 
 check: setup  ## lint, types, layers and the fast tests: before every commit
@@ -23,6 +23,9 @@ check: setup  ## lint, types, layers and the fast tests: before every commit
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest -m "not real and not thorough"
+
+readers: setup  ## have a real Trino read keyed tables as well; fetches it, 820 MB, into the cache (once)
+	@$(BIN)/pytest -m big
 
 SEEDS  ?= 1000
 simulate: setup  ## run SEEDS=1000 made-up histories of a pipeline, or tell SEED=1234 step by step

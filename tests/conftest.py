@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    import duckdb
     from pyspark.sql import SparkSession
 
     from frazil.demo.broker import Broker
@@ -39,6 +40,20 @@ def rest_catalog() -> Iterator[RestCatalog]:
 
     with RestCatalog() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with its Iceberg reader; it knows nothing of catalogs here, only of metadata files."""
+    import duckdb
+    from duckdb_extensions import import_extension
+
+    with duckdb.connect() as connection:
+        for extension in ("avro", "iceberg"):
+            import_extension(extension)
+            connection.execute(f"LOAD {extension}")
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
 
 
 @pytest.fixture

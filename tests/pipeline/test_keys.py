@@ -9,14 +9,16 @@ from frazil.pipeline.keys import keyed, partitions_by_key
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import parse_schema
 
-SCHEMA = parse_schema("region STRING, id BIGINT, amount DOUBLE, tags ARRAY<STRING>, placed_at TIMESTAMP")
+SCHEMA = parse_schema(
+    "region STRING, id BIGINT, amount DOUBLE, tags ARRAY<STRING>, placed_at TIMESTAMP, code FIXED(4)"
+)
 
 
 def test_keys_are_identifier_fields_and_never_null() -> None:
     """CHG-02: in the order in which they were named."""
     table = keyed(SCHEMA, ["id", "region"])
     assert table.identifier_field_names() == {"id", "region"}
-    assert [field.required for field in table.fields] == [True, True, False, False, False]
+    assert [field.required for field in table.fields] == [True, True, *[False] * 4]
     assert [field.field_id for field in table.fields] == [field.field_id for field in SCHEMA.fields]
 
 
@@ -26,6 +28,7 @@ def test_keys_are_identifier_fields_and_never_null() -> None:
         (["ids"], "there is no column 'ids'"),
         (["amount"], "amount is double"),
         (["tags"], "tags is list<string>"),
+        (["code"], "code is fixed[4]"),
         (["id", "id"], "id is named twice"),
     ],
 )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
-from duckdb_extensions import import_extension
 
 from frazil.changes import ChangeTarget
 from frazil.commit import Coordinator, EpochOutcome, World
@@ -27,6 +26,7 @@ from frazil.table.iceberg import IcebergCatalog, TableWish, spark_catalog_conf, 
 from frazil.write import ChangeWriter, FileName
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.real
@@ -70,11 +70,7 @@ class Shop:
     def sql(self, text: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self._spark.sql(text.format(table=self.name)).collect()]
 
-    def by_duckdb(self, query: str) -> list[tuple[Any, ...]]:
-        duck = duckdb.connect()
-        for extension in ("avro", "iceberg"):
-            import_extension(extension)
-            duck.execute(f"LOAD {extension}")
+    def by_duckdb(self, duck: DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
         location = self.table.loaded().operations().current().metadataFileLocation()
         return duck.execute(query.format(table=f"iceberg_scan('{location}')")).fetchall()
 
@@ -126,7 +122,7 @@ def _batch(changes: list[dict[str, Any]]) -> pa.RecordBatch:
     ("scope", "trusted"), [("unpartitioned", False), ("partition", True), ("before", True), ("global", False)]
 )
 def test_readers_agree_with_the_source_after_every_epoch(
-    spark: SparkSession, tmp_path: Path, scope: str, trusted: bool
+    spark: SparkSession, duck: DuckDBPyConnection, tmp_path: Path, scope: str, trusted: bool
 ) -> None:
     """CHG-08, CHG-09, CHG-10, CHG-11, COMMIT-02, COMMIT-15, TEST-01."""
     by = {"partition": ["bucket(3, id)"], "before": ["region", "bucket(2, id)"]}.get(scope, [])
@@ -141,7 +137,7 @@ def test_readers_agree_with_the_source_after_every_epoch(
     files = []
     for _ in range(4):
         files += shop.land(shop.target(**how), *feed.changes(30))
-        assert sorted(shop.by_duckdb("SELECT id, region, text FROM {table}")) == feed.content
+        assert sorted(shop.by_duckdb(duck, "SELECT id, region, text FROM {table}")) == feed.content
     assert sorted(shop.sql("SELECT id, region, text FROM {table}")) == feed.content
     assert [file for file in files if file.content == "equality-deletes"]
     operations = shop.sql("SELECT DISTINCT operation FROM {table}.snapshots WHERE operation != 'append'")
@@ -185,3 +181,76 @@ def test_iceberg_reads_deletes_of_every_format_and_type(spark: SparkSession, tmp
     assert sorted(shop.sql("SELECT id, text FROM {table}")) == expected
     footprint = shop.sql("SELECT equality_ids, sum(record_count) FROM {table}.delete_files GROUP BY equality_ids")
     assert [(list(ids), count) for ids, count in footprint] == [([1, 2, 3, 4, 5, 6], 6 + 9)]
+
+
+LONG, LAST = "x" * 16, "\U0010ffff"
+TEXTS = ["", "a", "A", "0", "1.5", "true", "2026-01-01", "a b", "k=v/w", "é", "e\u0301", "\uffff", LAST]
+# The same in all characters that bounds have, or nothing above.
+LONG_TEXTS = [
+    LONG,
+    LONG + "a",
+    LONG + "b",
+    LONG + LAST,
+    LAST * 16,
+    LAST * 17,
+    "\ud7ff" * 20,
+    LONG * 300,
+    LONG * 301,
+]
+BYTES = [
+    b"",
+    b"\0",
+    b"\xff",
+    b"\x80",
+    b"abcd",
+    b"abce",
+    b"a" * 17,
+    b"\xff" * 16,
+    b"\xff" * 17,
+    b"a" * 15 + b"\xff\xff",
+]
+DAYS = [dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date.min, dt.date.max, dt.date(1582, 10, 10)]
+MICROSECONDS = [0, 1, -1, 10**15, -(10**15), 1_772_359_200_000_001, 253_402_300_799_999_999]
+MOMENTS = [dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=n) for n in MICROSECONDS]
+CENTS = [Decimal(n).scaleb(-2) for n in (0, -1, 1, 127, -128, 128, 10**9 - 1)]
+HUGE = [Decimal(n) for n in (0, -1, 255, -256, 10**38 - 1, 1 - 10**38, 2**64)]
+UUIDS = [uuid.UUID(int=n).bytes for n in (0, 1, 2**127, 2**127 - 1, 2**128 - 1, 2**63, 7**40)]
+KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "STRING": (pa.string(), TEXTS + LONG_TEXTS),
+    "BIGINT": (pa.int64(), [0, -1, 1, -(2**63), 2**63 - 1, 2**31, -(2**31) - 1, 255, -256]),
+    "INT": (pa.int32(), [0, -1, 1, -(2**31), 2**31 - 1, 255, -256]),
+    "DECIMAL(9,2)": (pa.decimal128(9, 2), CENTS),
+    "DECIMAL(38,0)": (pa.decimal128(38, 0), HUGE),
+    "DATE": (pa.date32(), DAYS),
+    "TIMESTAMP": (pa.timestamp("us", "UTC"), MOMENTS),
+    "TIMESTAMP_NTZ": (pa.timestamp("us"), MOMENTS),
+    "BINARY": (pa.binary(), BYTES),
+    "BOOLEAN": (pa.bool_(), [True, False]),
+    "UUID": (pa.binary(16), UUIDS),
+}
+
+
+@pytest.mark.parametrize("partition", [[], ["k"]], ids=["plain", "by key"])
+def test_deletes_find_keys_of_every_type(
+    spark: SparkSession, duck: DuckDBPyConnection, tmp_path: Path, partition: list[str]
+) -> None:
+    """CHG-08, FILE-05: readers leave out delete files by their bounds, and hold keys of many rows at once."""
+    shops, kept = {}, {}
+    for number, (kind, (arrow, values)) in enumerate(KEYS.items()):
+        shop = shops[kind] = Shop(spark, tmp_path / str(number), f"k {kind}, n BIGINT", partition)
+        rows = list(enumerate(v for v in values if not (partition and v in LONG_TEXTS)))
+        random.Random(number).shuffle(rows)
+        middle, target = len(rows) // 2, shop.target(keys=("k",))
+        shop.land(target, *(_of_keys("I", some, arrow) for some in (rows[:middle], rows[middle:])))
+        shop.land(target, *(_of_keys("D", [row], arrow) for row in rows[:2]), _of_keys("D", rows[2::2], arrow))
+        kept[kind] = sorted(n for n, _ in rows[3::2])
+        assert sorted(n for (n,) in shop.by_duckdb(duck, "SELECT n FROM {table}")) == kept[kind], kind
+    every = " UNION ALL ".join(f"SELECT '{kind}', n FROM {shop.name}" for kind, shop in shops.items())
+    found = [tuple(row) for row in spark.sql(every).collect()]
+    assert {kind: sorted(n for of, n in found if of == kind) for kind in KEYS} == kept
+
+
+def _of_keys(op: str, rows: list[tuple[int, Any]], kind: pa.DataType) -> pa.RecordBatch:
+    numbers = pa.array([n for n, _ in rows], pa.int64())
+    keys = pa.array([key for _, key in rows], kind)
+    return pa.record_batch({"k": keys, "n": numbers, "_op": [op] * len(rows), "_order": numbers})

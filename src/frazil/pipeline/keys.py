@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
-from pyiceberg.types import DoubleType, FloatType
+from pyiceberg.types import DoubleType, FixedType, FloatType
 
 from frazil.errors import ConfigError
 from frazil.pipeline.terms import unknown_column
@@ -21,12 +21,17 @@ def keyed(schema: Schema, keys: Sequence[str]) -> Schema:
         raise ConfigError(
             f"{_KEY} is empty: changes need to know which row they are about", f"name a column in {_KEY}"
         )
-    for column in keys:
-        _require_possible(column, keys, schema)
+    require_possible(keys, schema)
     fields = [
         field.model_copy(update={"required": True}) if field.name in keys else field for field in schema.fields
     ]
     return Schema(*fields, identifier_field_ids=[schema.find_field(column).field_id for column in keys])
+
+
+def require_possible(keys: Sequence[str], schema: Schema) -> None:
+    """Refuses columns whose values cannot name a row, for frazil or for those who read the table."""
+    for column in keys:
+        _require_possible(column, keys, schema)
 
 
 def partitions_by_key(spec: PartitionSpec, schema: Schema, keys: Sequence[str]) -> bool:
@@ -45,6 +50,12 @@ def _require_possible(column: str, keys: Sequence[str], schema: Schema) -> None:
         raise ConfigError(
             f"{_KEY}: {column} is {kind}: two such values cannot be told apart reliably, so it names no row",
             "name columns of whole numbers, decimals, texts, bytes or times",
+        )
+    if isinstance(kind, FixedType):
+        raise ConfigError(
+            f"{_KEY}: {column} is {kind}: of several deletes by such values in a file Spark follows only the last, "
+            "so that deleted rows would come back",
+            "declare it BINARY in a new table",
         )
     if keys.count(column) > 1:
         raise ConfigError(f"{_KEY}: {column} is named twice", "name each column once")

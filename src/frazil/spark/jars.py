@@ -65,8 +65,8 @@ def _names_of(dependency: ElementTree.Element) -> Iterator[str]:
     """One file, or those that are listed by their classifiers."""
     stem = f"{dependency.attrib['name']}-{dependency.attrib['rev']}"
     for artifact in dependency.findall("artifact") or [dependency]:
-        classifier = artifact.get(_CLASSIFIER)
-        yield f"{stem}-{classifier}.jar" if classifier else f"{stem}.jar"
+        classifier, ext = artifact.get(_CLASSIFIER), artifact.get("ext", "jar")
+        yield f"{stem}-{classifier}.{ext}" if classifier else f"{stem}.{ext}"
 
 
 def confs(module: Path = MODULE_FILE) -> list[str]:

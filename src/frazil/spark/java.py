@@ -45,7 +45,7 @@ _ASK_TIMEOUT_S = 20
 def java_home() -> Path:
     """The home of the Java to use, decided once per process."""
     refused: dict[Path, int] = {}
-    for home in _installed_homes():
+    for home in installed_homes():
         version = version_of(home)
         if version in SUPPORTED_VERSIONS:
             return home
@@ -75,7 +75,8 @@ def version_of(home: Path) -> int | None:
     return written or parse_version(_answer_of(home / "bin" / "java", "-version"))
 
 
-def _installed_homes() -> Iterator[Path]:
+def installed_homes() -> Iterator[Path]:
+    """Where a Java may be, of whatever version, in the order of preference."""
     if named := os.environ.get("JAVA_HOME"):
         yield Path(named)
     if on_path := _home_on_path():

@@ -1,4 +1,8 @@
-"""Where a data file lies below the table's data folder, by the same rules as Iceberg's Java writers."""
+"""Where a file lies below the table's data folder, by the same rules as Iceberg's Java writers.
+
+But for files of deletes, which lie in no partition's folder: DuckDB takes the key from a folder like `id=7` rather
+than from the file, as a text or a number as it sees fit, and then deletes other rows, or none.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,22 @@ PARTITIONED_PATHS = "write.object-storage.partitioned-paths"
 class Locations:
     """Lays files out by partition, or spread over folders named by a hash, as the table's properties say."""
 
-    def __init__(self, data_folder: str, properties: Mapping[str, str], table_location: str = "") -> None:
+    def __init__(
+        self,
+        data_folder: str,
+        properties: Mapping[str, str],
+        table_location: str = "",
+        *,
+        of_deletes: bool = False,
+    ) -> None:
         self._folder = data_folder.rstrip("/")
         # Outside of the table's own folder several tables may share one.
         self._owner = "" if self._folder.startswith(table_location) else _last_two(table_location)
-        self._partitioned = not _says(properties, HASHED, False) or _says(properties, PARTITIONED_PATHS, True)
+        partitioned = not _says(properties, HASHED, False) or _says(properties, PARTITIONED_PATHS, True)
+        self._partitioned = partitioned and not of_deletes
         self._hashed: ObjectStoreLocationProvider | None = None
         if _says(properties, HASHED, False):
-            layout = {"write.data.path": self._folder, PARTITIONED_PATHS: str(self._partitioned)}
+            layout = {"write.data.path": self._folder, PARTITIONED_PATHS: str(partitioned)}
             self._hashed = ObjectStoreLocationProvider(self._folder, layout)
 
     def path(self, partition: Partition, name: str) -> str:

@@ -104,7 +104,9 @@ class TableWriter:
         self._name = name
         self._max_waiting_bytes = max_waiting_bytes
         self._io = load_file_io(_STREAM_BUFFER | dict(target.io_properties), target.location)
-        self._locations = Locations(target.location, target.properties, target.table_location)
+        self._locations = Locations(
+            target.location, target.properties, target.table_location, of_deletes=bool(equality_ids)
+        )
         self._layout = FileLayout(
             target, file_format(target, file_schema), spec.spec_id, order.order_id, equality_ids
         )

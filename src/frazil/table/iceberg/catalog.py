@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, ConfigError
 from frazil.pipeline.atomic import HIVE_LOCK_SETTING, catalog_kind, require_hive_lock, require_no_nessie
-from frazil.pipeline.keys import partitions_by_key
+from frazil.pipeline.keys import partitions_by_key, require_possible
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import format_version_needed
 from frazil.pipeline.sort import parse_sort
@@ -134,6 +134,7 @@ class IcebergCatalog:
         if wish.sort:
             require_same_sort(wish.name, order, wish.schema, table.sort_order(), table.schema())
         if wish.keys:
+            require_possible(wish.keys, table.schema())
             require_same_keys(wish.name, wish.keys, table.schema())
         return True
 
