@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,21 +58,22 @@ class Rig:
         return f"{self.spec.catalog.name}.{self.spec.table.name}"
 
     def produce(self, values: Sequence[bytes | str | dict[str, Any]], partition: int = 0, **settings: Any) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **settings})
-        for number, value in enumerate(values):
-            data = json.dumps(value) if isinstance(value, dict) else value
-            producer.produce(self.topic, data, key=f"k{number}", partition=partition)
-            producer.poll(0)
-        assert producer.flush(30) == 0
+        texts = (json.dumps(value) if isinstance(value, dict) else value for value in values)
+        self._send(((f"k{number}", text) for number, text in enumerate(texts)), partition, **settings)
 
     def produce_keyed(self, changes: Sequence[tuple[object, dict[str, Any] | None]], partition: int = 0) -> None:
         """Records whose message key is the key of a row, as JSON; no value deletes it."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
-        for key, value in changes:
-            data = None if value is None else json.dumps(value)
-            producer.produce(self.topic, data, key=None if key is None else json.dumps(key), partition=partition)
+        texts = [[None if part is None else json.dumps(part) for part in change] for change in changes]
+        self._send(((key, value) for key, value in texts), partition)
+
+    def _send(self, records: Iterable[tuple[Any, Any]], partition: int, **settings: Any) -> None:
+        # A broker that has to wait for the machine is no reason to fail: the queue takes all there is.
+        roomy = {"linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+        producer = Producer({"bootstrap.servers": self.bootstrap, **roomy, **settings})
+        for key, value in records:
+            producer.produce(self.topic, value, key=key, partition=partition)
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def grow(self, partitions: int) -> None:
         """Gives the topic more partitions."""
