@@ -16,6 +16,7 @@ import pytest
 
 from frazil.changes import ChangeTarget
 from frazil.commit import Coordinator, EpochOutcome, World
+from frazil.errors import ConfigError
 from frazil.pipeline.schema import parse_schema
 from frazil.pipeline.spec import CatalogSection, TableSection
 from frazil.protocol.positions import Frontier, Position, Range, Span
@@ -248,6 +249,32 @@ def test_deletes_find_keys_of_every_type(
     every = " UNION ALL ".join(f"SELECT '{kind}', n FROM {shop.name}" for kind, shop in shops.items())
     found = [tuple(row) for row in spark.sql(every).collect()]
     assert {kind: sorted(n for of, n in found if of == kind) for kind in KEYS} == left
+
+
+def test_a_table_whose_key_spark_could_not_delete_by_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """CHG-08: whatever the pipeline calls the type, it is the table's own that readers go by."""
+    section = CatalogSection(warehouse=str(tmp_path), name=f"c{abs(hash(str(tmp_path))):x}")
+    catalog = IcebergCatalog(spark, section)
+    catalog.open(TableWish("shop.codes", parse_schema("k FIXED(4) NOT NULL, n BIGINT")))
+    with pytest.raises(ConfigError, match=r"k is fixed\[4\]"):
+        catalog.open(TableWish("shop.codes", parse_schema("k BINARY NOT NULL, n BIGINT"), keys=("k",)))
+
+
+def test_a_table_of_a_format_without_deletes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """CHG-08: before anything is written for it, not by every commit."""
+    section = CatalogSection(warehouse=str(tmp_path), name=f"c{abs(hash(str(tmp_path))):x}")
+    catalog = IcebergCatalog(spark, section)
+    for key, value in spark_catalog_conf(section).items():
+        spark.conf.set(key, value)
+    spark.sql(f"CREATE NAMESPACE {section.name}.shop")
+    spark.sql(
+        f"CREATE TABLE {section.name}.shop.old (k BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '1')"
+    )
+    old = TableWish("shop.old", parse_schema("k BIGINT"), keys=("k",))
+    with pytest.raises(ConfigError, match="format version 1"):
+        catalog.open(old)
+    spark.sql(f"ALTER TABLE {section.name}.shop.old SET TBLPROPERTIES ('format-version' = '2')")
+    catalog.open(old)
 
 
 @pytest.mark.big
