@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from frazil.demo.broker import Broker
     from tests.services.proxy import FaultProxy
     from tests.services.rest import RestCatalog
+    from tests.services.trino import Trino
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +40,14 @@ def rest_catalog() -> Iterator[RestCatalog]:
     from tests.services.rest import RestCatalog
 
     with RestCatalog() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def trino(rest_catalog: RestCatalog) -> Iterator[Trino]:
+    from tests.services.trino import Trino
+
+    with Trino(rest_catalog.uri) as running:
         yield running
 
 

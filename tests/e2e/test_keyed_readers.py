@@ -142,12 +142,6 @@ def test_duckdb_sees_each_epoch_as_it_was(
     agrees(shop, read)
 
 
-@pytest.fixture(scope="module")
-def trino(rest_catalog: RestCatalog) -> Iterator[Trino]:
-    with Trino(rest_catalog.uri) as running:
-        yield running
-
-
 @pytest.mark.big
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("layout", LAYOUTS | NOT_FOR_DUCKDB)

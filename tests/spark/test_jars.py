@@ -94,9 +94,15 @@ def test_a_module_file_of_its_own_has_a_folder_of_its_own_and_may_name_classifie
     module.write_text(
         '<ivy-module xmlns:m="http://ant.apache.org/ivy/maven"><conf name="some"/>'
         '<dependency conf="some" name="plain" rev="1"/><dependency conf="some" name="both" rev="2">'
-        '<artifact name="both"/><artifact name="both" m:classifier="tests"/></dependency></ivy-module>'
+        '<artifact name="both"/><artifact name="both" m:classifier="tests"/></dependency>'
+        '<dependency conf="some" name="server" rev="3"><artifact ext="tar.gz"/></dependency></ivy-module>'
     )
-    assert resolver.jar_names("some", module) == ["plain-1.jar", "both-2.jar", "both-2-tests.jar"]
+    assert resolver.jar_names("some", module) == [
+        "plain-1.jar",
+        "both-2.jar",
+        "both-2-tests.jar",
+        "server-3.tar.gz",
+    ]
     assert resolver.jar_folder("spark", module).parent != resolver.jar_folder("spark").parent
     with pytest.raises(SetupError, match="known sets: some"):
         jars("spark", module)

@@ -16,6 +16,7 @@ import pytest
 
 from frazil.changes import ChangeTarget
 from frazil.commit import Coordinator, EpochOutcome, World
+from frazil.errors import ConfigError
 from frazil.pipeline.schema import parse_schema
 from frazil.pipeline.spec import CatalogSection, TableSection
 from frazil.protocol.positions import Frontier, Position, Range, Span
@@ -24,10 +25,13 @@ from frazil.protocol.summary import Counts
 from frazil.table.files import WriteTarget, WrittenFile
 from frazil.table.iceberg import IcebergCatalog, TableWish, spark_catalog_conf, with_delete_settings
 from frazil.write import ChangeWriter, FileName
+from tests.services.trino import CATALOG, Trino
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
+
+    from tests.services.rest import RestCatalog
 
 pytestmark = pytest.mark.real
 
@@ -39,15 +43,21 @@ REGIONS = ["eu", "us", "asia"]
 class Shop:
     """One table, and a coordinator that lands epochs in it."""
 
-    def __init__(self, spark: SparkSession, folder: Path, schema: str, partition: Sequence[str] = ()) -> None:
-        section = CatalogSection(warehouse=str(folder), name=f"c{abs(hash(str(folder))):x}")
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        schema: str,
+        partition: Sequence[str] = (),
+        catalog: CatalogSection | None = None,
+        name: str = "shop.orders",
+    ) -> None:
+        section = catalog or CatalogSection(warehouse=str(folder), name=f"c{abs(hash(str(folder))):x}")
         for key, value in spark_catalog_conf(section).items():
             spark.conf.set(key, value)
         self._spark = spark
-        self.name = f"{section.name}.shop.orders"
-        self.table: Any = IcebergCatalog(spark, section).open(
-            TableWish("shop.orders", parse_schema(schema), partition)
-        )
+        self.name = f"{section.name}.{name}"
+        self.table: Any = IcebergCatalog(spark, section).open(TableWish(name, parse_schema(schema), partition))
         self._coordinator = Coordinator("pipe", self.table, interval_s=0.0, world=World())
         self._coordinator.start(lambda: Frontier({PARTITION: Position(0)}, {"orders": "topic-id"}))
         self.epoch = 0
@@ -64,7 +74,7 @@ class Shop:
             files += writer.close()
         span = Span({PARTITION: Range(self.epoch, self.epoch + 1)})
         self.epoch += 1
-        self._coordinator.commit(EpochOutcome(Epoch(self.epoch), span, Counts(), {"shop.orders": files}))
+        self._coordinator.commit(EpochOutcome(Epoch(self.epoch), span, Counts(), {self.table.name: files}))
         return files
 
     def sql(self, text: str) -> list[tuple[Any, ...]]:
@@ -186,29 +196,8 @@ def test_iceberg_reads_deletes_of_every_format_and_type(spark: SparkSession, tmp
 LONG, LAST = "x" * 16, "\U0010ffff"
 TEXTS = ["", "a", "A", "0", "1.5", "true", "2026-01-01", "a b", "k=v/w", "é", "e\u0301", "\uffff", LAST]
 # The same in all characters that bounds have, or nothing above.
-LONG_TEXTS = [
-    LONG,
-    LONG + "a",
-    LONG + "b",
-    LONG + LAST,
-    LAST * 16,
-    LAST * 17,
-    "\ud7ff" * 20,
-    LONG * 300,
-    LONG * 301,
-]
-BYTES = [
-    b"",
-    b"\0",
-    b"\xff",
-    b"\x80",
-    b"abcd",
-    b"abce",
-    b"a" * 17,
-    b"\xff" * 16,
-    b"\xff" * 17,
-    b"a" * 15 + b"\xff\xff",
-]
+LONG_TEXTS = [LONG, LONG + "a", LONG + "b", LONG + LAST, LAST * 16, LAST * 17, "\ud7ff" * 20, LONG * 300]
+BYTES = [b"", b"\0", b"\xff", b"\x80", b"abcd", b"abce", b"a" * 17, b"\xff" * 16, b"\xff" * 17, b"ab" * 8 + b"c"]
 DAYS = [dt.date(1970, 1, 1), dt.date(1969, 12, 31), dt.date.min, dt.date.max, dt.date(1582, 10, 10)]
 MICROSECONDS = [0, 1, -1, 10**15, -(10**15), 1_772_359_200_000_001, 253_402_300_799_999_999]
 MOMENTS = [dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=n) for n in MICROSECONDS]
@@ -230,27 +219,76 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("partition", [[], ["k"]], ids=["plain", "by key"])
-def test_deletes_find_keys_of_every_type(
-    spark: SparkSession, duck: DuckDBPyConnection, tmp_path: Path, partition: list[str]
-) -> None:
-    """CHG-08, FILE-05: readers leave out delete files by their bounds, and hold keys of many rows at once."""
-    shops, kept = {}, {}
-    for number, (kind, (arrow, values)) in enumerate(KEYS.items()):
-        shop = shops[kind] = Shop(spark, tmp_path / str(number), f"k {kind}, n BIGINT", partition)
-        rows = list(enumerate(v for v in values if not (partition and v in LONG_TEXTS)))
-        random.Random(number).shuffle(rows)
-        middle, target = len(rows) // 2, shop.target(keys=("k",))
-        shop.land(target, *(_of_keys("I", some, arrow) for some in (rows[:middle], rows[middle:])))
-        shop.land(target, *(_of_keys("D", [row], arrow) for row in rows[:2]), _of_keys("D", rows[2::2], arrow))
-        kept[kind] = sorted(n for n, _ in rows[3::2])
-        assert sorted(n for (n,) in shop.by_duckdb(duck, "SELECT n FROM {table}")) == kept[kind], kind
-    every = " UNION ALL ".join(f"SELECT '{kind}', n FROM {shop.name}" for kind, shop in shops.items())
-    found = [tuple(row) for row in spark.sql(every).collect()]
-    assert {kind: sorted(n for of, n in found if of == kind) for kind in KEYS} == kept
+def _land_keys(shop: Shop, kind: str, *, in_paths: bool) -> list[int]:
+    """Lands a row of each key, deletes most of them, and tells which are left."""
+    arrow, values = KEYS[kind]
+    rows = list(enumerate(v for v in values if not (in_paths and v in LONG_TEXTS)))
+    random.Random(kind).shuffle(rows)
+    middle, target = len(rows) // 2, shop.target(keys=("k",))
+    shop.land(target, *(_of_keys("I", some, arrow) for some in (rows[:middle], rows[middle:])))
+    shop.land(target, *(_of_keys("D", [row], arrow) for row in rows[:2]), _of_keys("D", rows[2::2], arrow))
+    return sorted(n for n, _ in rows[3::2])
 
 
 def _of_keys(op: str, rows: list[tuple[int, Any]], kind: pa.DataType) -> pa.RecordBatch:
     numbers = pa.array([n for n, _ in rows], pa.int64())
     keys = pa.array([key for _, key in rows], kind)
     return pa.record_batch({"k": keys, "n": numbers, "_op": [op] * len(rows), "_order": numbers})
+
+
+@pytest.mark.parametrize("partition", [[], ["k"]], ids=["plain", "by key"])
+def test_deletes_find_keys_of_every_type(
+    spark: SparkSession, duck: DuckDBPyConnection, tmp_path: Path, partition: list[str]
+) -> None:
+    """CHG-08, FILE-05: readers leave out delete files by their bounds, and hold the keys of many rows at once."""
+    shops, left = {}, {}
+    for number, kind in enumerate(KEYS):
+        shop = shops[kind] = Shop(spark, tmp_path / str(number), f"k {kind}, n BIGINT", partition)
+        left[kind] = _land_keys(shop, kind, in_paths=bool(partition))
+        assert sorted(n for (n,) in shop.by_duckdb(duck, "SELECT n FROM {table}")) == left[kind], kind
+    every = " UNION ALL ".join(f"SELECT '{kind}', n FROM {shop.name}" for kind, shop in shops.items())
+    found = [tuple(row) for row in spark.sql(every).collect()]
+    assert {kind: sorted(n for of, n in found if of == kind) for kind in KEYS} == left
+
+
+def test_a_table_whose_key_spark_could_not_delete_by_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """CHG-08: whatever the pipeline calls the type, it is the table's own that readers go by."""
+    section = CatalogSection(warehouse=str(tmp_path), name=f"c{abs(hash(str(tmp_path))):x}")
+    catalog = IcebergCatalog(spark, section)
+    catalog.open(TableWish("shop.codes", parse_schema("k FIXED(4) NOT NULL, n BIGINT")))
+    with pytest.raises(ConfigError, match=r"k is fixed\[4\]"):
+        catalog.open(TableWish("shop.codes", parse_schema("k BINARY NOT NULL, n BIGINT"), keys=("k",)))
+
+
+def test_a_table_of_a_format_without_deletes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """CHG-08: before anything is written for it, not by every commit."""
+    section = CatalogSection(warehouse=str(tmp_path), name=f"c{abs(hash(str(tmp_path))):x}")
+    catalog = IcebergCatalog(spark, section)
+    for key, value in spark_catalog_conf(section).items():
+        spark.conf.set(key, value)
+    spark.sql(f"CREATE NAMESPACE {section.name}.shop")
+    spark.sql(
+        f"CREATE TABLE {section.name}.shop.old (k BIGINT) USING iceberg TBLPROPERTIES ('format-version' = '1')"
+    )
+    old = TableWish("shop.old", parse_schema("k BIGINT"), keys=("k",))
+    with pytest.raises(ConfigError, match="format version 1"):
+        catalog.open(old)
+    spark.sql(f"ALTER TABLE {section.name}.shop.old SET TBLPROPERTIES ('format-version' = '2')")
+    catalog.open(old)
+
+
+@pytest.mark.big
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("partition", [[], ["k"]], ids=["plain", "by key"])
+def test_deletes_find_keys_of_every_type_in_trino(
+    spark: SparkSession, trino: Trino, rest_catalog: RestCatalog, tmp_path: Path, partition: list[str]
+) -> None:
+    """CHG-08, TEST-10"""
+    catalog = CatalogSection(type="rest", uri=rest_catalog.uri, name=f"c{abs(hash(str(tmp_path))):x}")
+    found, left = {}, {}
+    for number, kind in enumerate(KEYS):
+        name = f"keys.{'by_key' if partition else 'plain'}_{number}"
+        shop = Shop(spark, tmp_path, f"k {kind}, n BIGINT", partition, catalog, name)
+        left[kind] = _land_keys(shop, kind, in_paths=bool(partition))
+        found[kind] = sorted(n for (n,) in trino.query(f"SELECT n FROM {CATALOG}.{name}"))
+    assert found == left

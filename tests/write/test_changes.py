@@ -193,6 +193,19 @@ def test_deletes_go_to_the_partition_that_the_key_tells(tmp_path: Path) -> None:
     assert all(file.spec_id == 1 for file in written.delete_files)
 
 
+def test_delete_files_lie_in_no_partitions_folder(tmp_path: Path) -> None:
+    """FILE-05: DuckDB would take a folder's name for the key."""
+    written = land(target_at(tmp_path, (1, IdentityTransform())), [change("U", 7, 0), change("D", 8, 1)])
+    folders = {(file.content, file.path.rpartition("/")[0]) for file in written.files}
+    assert folders == {("data", f"file:{tmp_path}/p0=7"), ("equality-deletes", f"file:{tmp_path}")}
+
+
+def test_a_batch_without_changes_changes_nothing(tmp_path: Path) -> None:
+    writer = ChangeWriter(target_at(tmp_path), FileName("orders", 7, 0))
+    writer.write(batch([change("U", 7, 0)]).slice(1))
+    assert (writer.close(), writer.changes) == ([], 0)
+
+
 def test_a_table_whose_key_does_not_tell_the_partition_is_refused(tmp_path: Path) -> None:
     """CHG-11."""
     with pytest.raises(ConfigError, match="partitioned by region"):
@@ -307,7 +320,7 @@ def test_delete_files_hold_the_keys_in_order_and_say_so(tmp_path: Path) -> None:
     assert keys == sorted(keys)
     footer = pq.ParquetFile(file.path.removeprefix("file:")).schema_arrow
     assert [(each.name, each.metadata[b"PARQUET:field_id"]) for each in footer] == [("id", b"1"), ("region", b"2")]
-    search = Search("shop.orders", str(tmp_path), {"0123456789ab": 7}, 0)
+    search = Search("shop.orders", str(tmp_path), {"0123456789ab": 7}, {}, 0)
     assert all(search.finds(each.path, "orders") for each in written.files)
     assert "-deletes-" in file.path
     assert WrittenFile.from_json(file.to_json()) == file

@@ -21,7 +21,7 @@ from frazil.pipeline.schema import format_version_needed
 from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import CatalogSection
 from frazil.spark import java_exception_classes, jvm
-from frazil.table.iceberg.keys import grow_partition_fields, require_same_keys
+from frazil.table.iceberg.keys import grow_partition_fields, require_deletes, require_same_keys
 from frazil.table.iceberg.schema import (
     require_compatible,
     require_same_partition,
@@ -134,6 +134,7 @@ class IcebergCatalog:
         if wish.sort:
             require_same_sort(wish.name, order, wish.schema, table.sort_order(), table.schema())
         if wish.keys:
+            require_deletes(wish.name, table.loaded().operations().current().formatVersion())
             require_possible(wish.keys, table.schema())
             require_same_keys(wish.name, wish.keys, table.schema())
         return True

@@ -25,6 +25,8 @@ from frazil.errors import ConfigError, SchemaMismatch
 from frazil.pipeline.keys import partitions_by_key
 from frazil.table.files import WriteTarget
 
+_DELETES_SINCE = 2
+
 
 def change_target(
     table: str, keys: Sequence[str], schema: Schema, specs: Sequence[PartitionSpec], *, tells_before: bool
@@ -62,6 +64,15 @@ def require_same_keys(table: str, keys: Sequence[str], schema: Schema) -> None:
             "name the table's own in table.keys, or ALTER TABLE … SET IDENTIFIER FIELDS",
             expected=", ".join(keys),
             actual=", ".join(sorted(own)),
+        )
+
+
+def require_deletes(table: str, format_version: int) -> None:
+    """Refuses a table of a format that knows no deletes of rows."""
+    if format_version < _DELETES_SINCE:
+        raise ConfigError(
+            f"{table} has format version {format_version}, in which no row can be deleted",
+            f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = '{_DELETES_SINCE}')",
         )
 
 
