@@ -8,6 +8,7 @@ gives every partition a place to read from or stops. `FlushPolicy` says when to 
     other topic id                    Stop: the topic was recreated
     end before the frontier           Stop: the log was truncated
     earliest beyond the frontier      Stop, the lost range named; or skip it if the user allows loss
+    earliest beyond changes that wait Stop as well; or go on without those that are gone
     partition without a position      read from its earliest offset
     partition missing in the answer   Unsure: ask again; never start it over
     topic no longer asked for         Stop: it was taken out of the pipeline file
@@ -17,7 +18,7 @@ gives every partition a place to read from or stops. `FlushPolicy` says when to 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from frazil.errors import ConfigError, DataLoss, SourceChanged, TerminalError
 from frazil.protocol.positions import (
@@ -104,6 +105,7 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
         return Unsure(f"the brokers' answer, or source.partitions, does not mention {names}")
     positions = dict(frontier.positions)
     lost: dict[Partition, Range] = {}
+    no_longer_waiting: dict[Partition, Range] = {}
     for partition, log in seen.logs.items():
         here = frontier.offset(partition)
         if here is None:
@@ -113,9 +115,15 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
         elif log.earliest > here:
             lost[partition] = Range(here, log.earliest)
             positions[partition] = Position(log.earliest)
-    if lost and fail_on_data_loss:
-        return SourceStop(_lost(lost))
-    return Ready(Frontier(positions, {**frontier.topic_ids, **seen.topic_ids}), Span(lost))
+        elif log.earliest > (low := positions[partition].unsettled):
+            no_longer_waiting[partition] = Range(low, log.earliest)
+            positions[partition] = replace(
+                positions[partition], low=log.earliest if log.earliest < here else None
+            )
+    if (lost or no_longer_waiting) and fail_on_data_loss:
+        return SourceStop(_lost({**no_longer_waiting, **lost}))
+    topic_ids = {**frontier.topic_ids, **seen.topic_ids}
+    return Ready(Frontier(positions, topic_ids, frontier.resolved), Span(lost))
 
 
 def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | None:

@@ -115,7 +115,7 @@ def _names(seen: TableSeen) -> Iterator[Finding]:
 def _name(seen: TableSeen, commit: Commit) -> str:
     if commit.is_start:
         return start_id(seen.writer, seen.table, Generation(commit.record.generation), commit.coordinator)
-    return batch_id(seen.writer, seen.table, commit.record.span)
+    return batch_id(seen.writer, seen.table, commit.record.span, commit.record.resolved)
 
 
 def _extent(seen: TableSeen, numbers: dict[str, int]) -> str:
