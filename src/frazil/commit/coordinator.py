@@ -248,7 +248,9 @@ class Coordinator:
             coordinator=self.id,
             epoch=outcome.epoch,
             batch_id=batch_id(self.pipeline, table.name, span, outcome.resolved if is_anchor else None),
-            frontier=_advanced(before.frontier, outcome) if is_anchor else _followed(before.frontier, span, outcome),
+            frontier=_advanced(before.frontier, outcome)
+            if is_anchor
+            else _followed(before.frontier, span, outcome),
             table_uuid=before.table_uuid,
             anchor_uuid=before.anchor_uuid,
         )

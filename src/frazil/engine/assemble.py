@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType
 from pyspark.sql import SparkSession
 
-from frazil.changes import ChangePlan
+from frazil.changes import UPDATED, ChangePlan
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
 from frazil.errors import ConfigError, TableChanged
@@ -102,6 +102,7 @@ def _change_plan(spec: PipelineSpec) -> ChangePlan | None:
         truncate=told.truncate,
         key_format=told.key_format,
         decimals=told.decimals or ("bytes" if envelope == "debezium" else "plain"),
+        timed=spec.resolved is not None,
     )
 
 
@@ -165,7 +166,8 @@ def anchor_target(spec: PipelineSpec, anchor: IcebergTable) -> WriteTarget:
     if target.changes is None:
         return target
     told = spec.changes
-    changes = replace(target.changes, sequence_by=told.sequence_by, trust_inserts=told.trust_inserts)
+    sequence_by = UPDATED if spec.resolved is not None else told.sequence_by
+    changes = replace(target.changes, sequence_by=sequence_by, trust_inserts=told.trust_inserts)
     return replace(target, changes=changes)
 
 

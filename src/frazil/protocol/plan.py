@@ -117,9 +117,7 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
             positions[partition] = Position(log.earliest)
         elif log.earliest > (low := positions[partition].unsettled):
             no_longer_waiting[partition] = Range(low, log.earliest)
-            positions[partition] = replace(
-                positions[partition], low=log.earliest if log.earliest < here else None
-            )
+            positions[partition] = replace(positions[partition], low=log.earliest if log.earliest < here else None)
     if (lost or no_longer_waiting) and fail_on_data_loss:
         return SourceStop(_lost({**no_longer_waiting, **lost}))
     topic_ids = {**frontier.topic_ids, **seen.topic_ids}

@@ -54,7 +54,9 @@ def parse_time(text: str) -> Time:
 
 def _fits(time: Time) -> bool:
     exponent = time.as_tuple().exponent
-    return isinstance(exponent, int) and exponent >= -_COUNTER_DIGITS and time.adjusted() < _DIGITS - _COUNTER_DIGITS
+    return (
+        isinstance(exponent, int) and exponent >= -_COUNTER_DIGITS and time.adjusted() < _DIGITS - _COUNTER_DIGITS
+    )
 
 
 def time_text(time: Time) -> str:
