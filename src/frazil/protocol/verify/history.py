@@ -146,6 +146,7 @@ def _register(seen: TableSeen) -> Iterator[Finding]:
         "generation": (register.generation, last.record.generation),
         "coordinator": (register.coordinator, last.coordinator),
         "batch id": (register.batch_id, last.record.batch_id),
+        "resolved time": (register.frontier.resolved, last.record.resolved),
     }
     for what, (says, is_) in facts.items():
         if says != is_:
