@@ -65,11 +65,13 @@ class Rig:
             producer.poll(0)
         assert producer.flush(30) == 0
 
-    def produce_keyed(self, changes: Sequence[tuple[object, dict[str, Any] | None]], partition: int = 0) -> None:
+    def produce_keyed(
+        self, changes: Sequence[tuple[object, dict[str, Any] | bytes | None]], partition: int = 0
+    ) -> None:
         """Records whose message key is the key of a row, as JSON; no value deletes it."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
         for key, value in changes:
-            data = None if value is None else json.dumps(value)
+            data = json.dumps(value) if isinstance(value, dict) else value
             producer.produce(self.topic, data, key=None if key is None else json.dumps(key), partition=partition)
             producer.poll(0)
         assert producer.flush(30) == 0

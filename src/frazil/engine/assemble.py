@@ -124,7 +124,8 @@ def open_source(spec: PipelineSpec, *, to_read_again: bool = False) -> Source:
         case KafkaSource() as kafka:
             return KafkaTopics(kafka, spec.pipeline.name)
         case FilesSource() as files:
-            return FilesFolder(files, _booleans(spec), to_read_again=to_read_again)
+            with_marks = spec.resolved is not None
+            return FilesFolder(files, _booleans(spec), to_read_again=to_read_again, with_marks=with_marks)
         case GeneratorSource() as generator:
             return GeneratorPlanner(generator)
         case other:

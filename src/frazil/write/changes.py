@@ -194,7 +194,7 @@ class ChangeWriter:
             # Half: while rows are handed out, those that wait for their row group are in memory as well.
             self._collapse = Collapse(schema, self._how.keys, self._how.sequence_by, self._max_waiting_bytes // 2)
         changes = self._conformer.conform(flat)
-        if not pc.all(pc.is_in(changes.column(OP), _LETTERS)).as_py():
+        if not pc.all(pc.is_in(changes.column(OP), _LETTERS), min_count=0).as_py():
             unknown = changes.filter(pc.invert(pc.is_in(changes.column(OP), _LETTERS)))
             raise InvalidState(
                 f"{self._target.table}: {unknown.column(OP)[0].as_py()!r} is no operation",
