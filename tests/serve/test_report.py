@@ -151,6 +151,8 @@ def test_history_as_json_has_every_fact() -> None:
         "skipped": "{}",
         "given_up": "{}",
         "rewound": False,
+        "resolved": None,
+        "resolved_at": None,
         "delivered": 11,
         "landed": 8,
         "filtered": 2,
