@@ -316,7 +316,7 @@ def test_delete_files_hold_the_keys_in_order_and_say_so(tmp_path: Path) -> None:
     assert keys == sorted(keys)
     footer = pq.ParquetFile(file.path.removeprefix("file:")).schema_arrow
     assert [(each.name, each.metadata[b"PARQUET:field_id"]) for each in footer] == [("id", b"1"), ("region", b"2")]
-    search = Search("shop.orders", str(tmp_path), {"0123456789ab": 7}, 0)
+    search = Search("shop.orders", str(tmp_path), {"0123456789ab": 7}, {}, 0)
     assert all(search.finds(each.path, "orders") for each in written.files)
     assert "-deletes-" in file.path
     assert WrittenFile.from_json(file.to_json()) == file
