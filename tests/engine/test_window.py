@@ -232,7 +232,11 @@ def test_changes_that_wait_are_missed_when_the_source_drops_them() -> None:
     assert "t[0] offsets 5 to 6" in str(stop)
     ready = reconcile(frontier, seen, fail_on_data_loss=False)
     expected = Frontier({("t", 0): Position(9, low=7)}, {"t": "id"}, "10")
-    assert ready == Ready(expected, EMPTY_SPAN)
+    assert ready == Ready(expected, EMPTY_SPAN, Span({("t", 0): Range(5, 7)}))
+    seen = SourceObserved({("t", 0): Log(12, 20)}, {"t": "id"})
+    ready = reconcile(frontier, seen, fail_on_data_loss=False)
+    expected = Frontier({("t", 0): Position(12)}, {"t": "id"}, "10")
+    assert ready == Ready(expected, Span({("t", 0): Range(9, 12)}), Span({("t", 0): Range(5, 9)}))
 
 
 @pytest.mark.parametrize(

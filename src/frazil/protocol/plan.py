@@ -76,6 +76,8 @@ class Ready:
 
     frontier: Frontier
     skipped: Span = EMPTY_SPAN
+    given_up: Span = EMPTY_SPAN
+    """the same of changes that were read and waited for their time"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +107,24 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
         return Unsure(f"the brokers' answer, or source.partitions, does not mention {names}")
     positions = dict(frontier.positions)
     lost: dict[Partition, Range] = {}
-    no_longer_waiting: dict[Partition, Range] = {}
+    given_up: dict[Partition, Range] = {}
     for partition, log in seen.logs.items():
-        here = frontier.offset(partition)
+        here = frontier.positions.get(partition)
         if here is None:
             positions[partition] = Position(log.earliest)
-        elif log.end < here:
-            return SourceStop(_truncated(partition, here, log.end))
-        elif log.earliest > here:
-            lost[partition] = Range(here, log.earliest)
+            continue
+        if log.end < here.offset:
+            return SourceStop(_truncated(partition, here.offset, log.end))
+        if log.earliest > here.unsettled and here.low is not None:
+            given_up[partition] = Range(here.low, min(log.earliest, here.offset))
+            positions[partition] = replace(here, low=log.earliest if log.earliest < here.offset else None)
+        if log.earliest > here.offset:
+            lost[partition] = Range(here.offset, log.earliest)
             positions[partition] = Position(log.earliest)
-        elif log.earliest > (low := positions[partition].unsettled):
-            no_longer_waiting[partition] = Range(low, log.earliest)
-            positions[partition] = replace(positions[partition], low=log.earliest if log.earliest < here else None)
-    if (lost or no_longer_waiting) and fail_on_data_loss:
-        return SourceStop(_lost({**no_longer_waiting, **lost}))
+    if (lost or given_up) and fail_on_data_loss:
+        return SourceStop(_lost({**given_up, **lost}))
     topic_ids = {**frontier.topic_ids, **seen.topic_ids}
-    return Ready(Frontier(positions, topic_ids, frontier.resolved), Span(lost))
+    return Ready(Frontier(positions, topic_ids, frontier.resolved), Span(lost), Span(given_up))
 
 
 def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | None:
