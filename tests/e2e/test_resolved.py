@@ -55,6 +55,11 @@ class Source:
         return {key: name for key, name in rows.items() if name is not None}
 
 
+def later(value: bytes, time: int) -> bool:
+    """Whether it is a change beyond that time."""
+    return value != POISON and json.loads(value).get("updated", "") > stamp(time)
+
+
 def snapshots(rig: Any) -> Iterator[tuple[Any, dict[int, str]]]:
     """Every epoch with a resolved time, and the table as it was then."""
     for record in rig.open_table().history("orders"):
@@ -118,6 +123,18 @@ def test_every_snapshot_is_the_source_at_its_resolved_time(
     for record, rows in found:
         assert rows == source.at(record.resolved), record.resolved
         assert record.counts.add_up
+        assert record.counts.collapsed >= 0
+    frontier = inspect_pipeline(rig.spec, rig.spark).tables[0].frontier
+    assert frontier is not None
+    read = [
+        each
+        for partition, segments in enumerate(logs)
+        for each in [value for segment in segments for _, value in segment][
+            : frontier.offset((rig.topic, partition))
+        ]
+    ]
+    waits = sum(later(value, 30) for value in read)
+    assert sum(record.counts.delivered for record, _ in found) == len(read) - waits
     assert len({record.batch_id for record, _ in found}) == len(found)
     dead = rig.dead_offsets()
     assert len(dead) == len(set(dead)) == 6
