@@ -1,7 +1,8 @@
 """Changes: what a stream says of rows that have a key.
 
-A change is a row of the table with three columns more, which no table keeps: what happens to the row, where the
-change stands among the others of its partition, and, where it is needed, what the row was before.
+A change is a row of the table with up to four columns more, which no table keeps: what happens to the row, where
+the change stands among the others of its partition, and, where it is needed, when it was made and what the row was
+before.
 
 Within an epoch only the last change of each key counts. Only the key's columns of a delete have a meaning.
 """
@@ -15,6 +16,8 @@ OP = "_op"
 """STRING: one of the letters below"""
 ORDER = "_order"
 """BIGINT: rises within a Kafka partition; two changes of one record stand one behind the other"""
+UPDATED = "_updated"
+"""DECIMAL(38,10), with `ChangePlan.timed`: when the change was committed, by the source's own clock"""
 BEFORE = "_before"
 """STRUCT of `ChangePlan.before` columns: the row as it was, null where the source does not say"""
 
@@ -26,6 +29,7 @@ UnknownOp = Literal["fail", "warn-insert", "dead-letter"]
 Truncate = Literal["fail", "ignore", "apply"]
 KeyFormat = Literal["json", "text"]
 Decimals = Literal["plain", "bytes"]
+Resolved = Literal["each", "latest", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class ChangePlan:
     """how the message key is written; it alone says which row a record without a value deletes"""
     decimals: Decimals = "plain"
     """bytes: a text in a DECIMAL column is base64 of its unscaled digits, as Debezium writes them"""
+    timed: bool = False
+    """of envelope cockroachdb: whether every change must tell its time"""
 
 
 @dataclass(frozen=True, slots=True)

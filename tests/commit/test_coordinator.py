@@ -14,7 +14,7 @@ from frazil.errors import (
     InvalidState,
 )
 from frazil.protocol.positions import EMPTY_SPAN, Position, Range, Span
-from frazil.protocol.register import Epoch
+from frazil.protocol.register import Epoch, batch_id
 from frazil.protocol.summary import Counts
 from frazil.table import WrittenFile
 
@@ -226,6 +226,23 @@ def test_an_outcome_is_empty_without_files_and_without_loss() -> None:
 
 
 class TestEmptyEpochs:
+    def test_a_resolved_time_without_changes_is_carried_with_what_waits(self, shop: Any) -> None:
+        """EPOCH-02, EPOCH-08: the next epoch begins behind it, before any table says so."""
+        one = shop.started()
+        (first, *_) = one.frontier.positions
+        empty = replace(shop.write(one, filtered=True), resolved="10", lows={first: 3})
+        assert one.commit(empty) is None
+        assert one.frontier.resolved is None
+        assert (one.reached.resolved, one.reached.positions[first].low) == ("10", 3)
+        assert one.reached.covers(one.frontier.advance(empty.span))
+        later = replace(shop.write(one, after=empty.span), epoch=Epoch(2), resolved="20")
+        landed = one.commit(later)
+        assert landed is not None
+        assert landed.register.frontier == one.reached == one.frontier
+        assert one.frontier.resolved == "20"
+        assert one.frontier.positions[first].low is None
+        assert landed.register.batch_id == batch_id("orders", shop.anchor.name, later.span, "20")
+
     def test_an_epoch_without_rows_makes_no_snapshot_and_is_carried_by_the_next(self, shop: Any) -> None:
         """EPOCH-14, FAULT-40."""
         one = shop.started()

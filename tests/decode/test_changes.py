@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from frazil.changes import BEFORE, OP, ORDER, ChangePlan
+from frazil.changes import BEFORE, OP, ORDER, UPDATED, ChangePlan
 from frazil.decode import Decoded, DecodePlan, change_schema, decoder, plan_decode
 from frazil.errors import ConfigError, UndecodableRecord
 from frazil.records import Records
@@ -415,3 +416,58 @@ def test_further_plans_that_cannot_be_are_refused() -> None:
         plan(ChangePlan(keys=keys, unknown_op="dead-letter"), on_error="fail")
     with pytest.raises(ConfigError, match="is not a timestamp column"):
         plan(debezium(), epoch_unit={"name": "ms"})
+
+
+def timed(values: list[bytes], **options: Any) -> Decoded:
+    changes = ChangePlan(keys=("id",), envelope="cockroachdb", timed=True, **options)
+    return decode(plan(changes), values, [b"[7]"] * len(values))
+
+
+def feed(row: dict[str, Any] | None, updated: str | None, **more: Any) -> bytes:
+    return json.dumps({"after": row, **({"updated": updated} if updated else {}), **more}).encode()
+
+
+def test_changes_of_a_changefeed_carry_their_time_to_the_last_digit() -> None:
+    """SRC-07: rows, deletes, both halves of a move, and either form; a resolved message is no change."""
+    row, moved = {"id": 1, "name": "a"}, {"before": {"id": 2, "name": "a"}}
+    decoded = timed(
+        [
+            feed(row, "1536242855577149065.0000000001"),
+            b'{"resolved":"1536242855577149070.0000000000"}',
+            feed(None, "1536242855577149066.0000000002"),
+            connect(feed(row, "1536242855577149064.0000000003")),
+            feed(row, "5", **moved),
+        ]
+    )
+    assert decoded.rows.schema.field(UPDATED).type == pa.decimal128(38, 10)
+    assert decoded.rows.column(UPDATED).to_pylist() == [
+        Decimal("1536242855577149065.0000000001"),
+        Decimal("1536242855577149066.0000000002"),
+        Decimal("1536242855577149064.0000000003"),
+        Decimal(5),
+        Decimal(5),
+    ]
+    assert decoded.rows.column(OP).to_pylist() == ["U", "D", "U", "D", "U"]
+    assert (decoded.ignored, decoded.dead) == (1, None)
+
+
+def test_a_change_without_a_time_is_a_dead_letter_that_names_the_option() -> None:
+    """SRC-07: nobody could say which epoch it belongs to; its neighbours land."""
+    row = {"id": 1, "name": "a"}
+    decoded = timed([feed(row, "1.0"), feed(row, None), feed(row, "noon"), feed(None, None), feed(row, "2.0")])
+    assert decoded.rows.column(UPDATED).to_pylist() == [1, 2]
+    assert decoded.dead is not None
+    errors = decoded.dead.column("error").to_pylist()
+    assert [error.split(":")[0] for error in errors] == [
+        "no updated",
+        'updated is "noon", which is no time',
+        "no updated",
+    ]
+    assert all("WITH updated" in error for error in errors)
+
+
+def test_the_time_of_a_change_may_be_a_column_of_the_row_only_if_it_is_not_needed() -> None:
+    ddl = "id BIGINT NOT NULL, _updated STRING"
+    plan_decode("json", ddl, False, "fail", changes=ChangePlan(keys=("id",), envelope="cockroachdb"))
+    with pytest.raises(ConfigError, match="_updated"):
+        plan_decode("json", ddl, False, "fail", changes=ChangePlan(("id",), "cockroachdb", timed=True))

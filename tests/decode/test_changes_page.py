@@ -22,7 +22,7 @@ DDL = "id BIGINT NOT NULL, name STRING NOT NULL, total DECIMAL(9,2)"
 SOUND = {
     "none": b'{"id":8,"name":"sound"}',
     "debezium": b'{"op":"u","after":{"id":8,"name":"sound"}}',
-    "cockroachdb": b'{"after":{"id":8,"name":"sound"}}',
+    "cockroachdb": b'{"after":{"id":8,"name":"sound"},"updated":"1.0"}',
     "op-column": b'{"id":8,"name":"sound","_op":"U"}',
 }
 
@@ -51,7 +51,8 @@ def bytes_of(cell: str) -> bytes | None:
 def changes_of(heading: str) -> ChangePlan:
     named = next((name for name in SOUND if name in heading), "op-column" if "op_column" in heading else "none")
     options: dict[str, Any] = dict(re.findall(r'(\w+) = "([\w-]+)"', heading))
-    return ChangePlan(keys=("id",), envelope=named, **options)  # type: ignore[arg-type]
+    timed = options.pop("resolved", "off") != "off"
+    return ChangePlan(keys=("id",), envelope=named, timed=timed, **options)  # type: ignore[arg-type]
 
 
 def shown(row: dict[str, Any]) -> str:

@@ -61,10 +61,12 @@ class Rig:
         texts = (json.dumps(value) if isinstance(value, dict) else value for value in values)
         self._send(((f"k{number}", text) for number, text in enumerate(texts)), partition, **settings)
 
-    def produce_keyed(self, changes: Sequence[tuple[object, dict[str, Any] | None]], partition: int = 0) -> None:
+    def produce_keyed(
+        self, changes: Sequence[tuple[object, dict[str, Any] | bytes | None]], partition: int = 0
+    ) -> None:
         """Records whose message key is the key of a row, as JSON; no value deletes it."""
-        texts = [[None if part is None else json.dumps(part) for part in change] for change in changes]
-        self._send(((key, value) for key, value in texts), partition)
+        texts = [(_text(key), value if isinstance(value, bytes) else _text(value)) for key, value in changes]
+        self._send(texts, partition)
 
     def _send(self, records: Iterable[tuple[Any, Any]], partition: int, **settings: Any) -> None:
         # A broker that has to wait for the machine is no reason to fail: the queue takes all there is.
@@ -150,6 +152,10 @@ class Rig:
         return self.spark.sql(
             f"CALL {catalog}.system.{procedure}(table => '{self.spec.table.name}', {arguments})"
         ).collect()
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else json.dumps(value)
 
 
 def order(number: int) -> dict[str, Any]:

@@ -589,3 +589,16 @@ class TestKeyedTables:
         assert spec().changes.unknown_op == "fail"
         problem = refusal(changes__unknown_op="insert")
         assert "allowed are 'fail', 'warn-insert' or 'dead-letter'" in problem
+
+    def test_resolved_times_are_for_changefeeds_and_on_by_default_there(self) -> None:
+        """EPOCH-02."""
+        keyed = {"table__mode": "upsert", "table__keys": ["id"]}
+        feed = {**keyed, "decode__envelope": "cockroachdb"}
+        assert spec(**keyed).resolved is None
+        assert spec(**feed).resolved == "each"
+        assert spec(**feed, changes__resolved="latest").resolved == "latest"
+        assert spec(**feed, changes__resolved="off").resolved is None
+        assert "needs decode.envelope" in refusal(**keyed, changes__resolved="each")
+        assert 'set changes.resolved = "off"' in refusal(**feed, transform__sql="SELECT * FROM source")
+        assert 'set changes.resolved = "off"' in refusal(**feed, changes__sequence_by="id")
+        assert spec(**feed, changes__sequence_by="id", changes__resolved="off").changes.sequence_by == "id"

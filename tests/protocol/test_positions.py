@@ -26,7 +26,7 @@ from frazil.protocol.positions import (
 TOPICS = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=249)
 PARTITIONS = st.tuples(TOPICS, st.integers(0, 300))
 OFFSETS = st.integers(0, 2**63 - 1)
-POSITIONS = st.builds(Position, OFFSETS, st.none() | st.integers(0, 2**31 - 1))
+POSITIONS = st.builds(Position, OFFSETS, st.none() | st.integers(0, 2**31 - 1), low=st.none() | OFFSETS)
 RANGES = st.tuples(OFFSETS, OFFSETS).map(lambda pair: Range(min(pair), max(pair)))
 SPANS = st.dictionaries(PARTITIONS, RANGES, max_size=20).map(Span)
 FRONTIERS = st.builds(
@@ -282,3 +282,18 @@ def test_a_mark_goes_with_the_offset_it_was_made_for() -> None:
     assert after.positions == {("a", 0): Position(7, mark="seven")}
     assert before.advance(Span({("a", 0): Range(5, 7)})).positions == {("a", 0): Position(7)}
     assert before.later(after) == after
+
+
+def test_changes_that_wait_are_known_in_partitions_too_that_the_span_does_not_reach() -> None:
+    """EPOCH-08: the epoch may have taken them up, or some of them."""
+    before = Frontier({("t", 0): Position(5, 1), ("t", 1): Position(9, 2, low=7), ("t", 2): Position(4, low=2)})
+    after = before.advance(Span({("t", 0): Range(5, 8)}), lows={("t", 0): 6, ("t", 1): 8}, resolved="10")
+    assert after.positions == {
+        ("t", 0): Position(8, low=6),
+        ("t", 1): Position(9, 2, low=8),
+        ("t", 2): Position(4),
+    }
+    assert after.resolved == "10"
+    assert [position.unsettled for position in after.positions.values()] == [6, 8, 4]
+    planned = before.advance(Span({("t", 0): Range(5, 8)}))
+    assert planned.knowing(after) == after

@@ -22,10 +22,16 @@ FRONTIERS = st.builds(
     Frontier,
     st.dictionaries(
         st.tuples(TOPICS, st.integers(0, 60)),
-        st.builds(Position, st.integers(0, 2**63 - 1), st.none() | st.integers(0, 2**31 - 1)),
+        st.builds(
+            Position,
+            st.integers(0, 2**63 - 1),
+            st.none() | st.integers(0, 2**31 - 1),
+            low=st.none() | st.integers(0, 2**63 - 1),
+        ),
         max_size=12,
     ),
     st.dictionaries(TOPICS, st.uuids().map(str), max_size=4),
+    st.none() | st.decimals(0, 2**63, places=10).map(str),
 )
 REGISTERS = st.builds(
     Register,
@@ -184,3 +190,17 @@ def test_another_pipeline_table_or_span_has_another_batch_id() -> None:
 def test_every_start_has_a_name_of_its_own() -> None:
     starts = {start_id("p", "t", Generation(g), c) for g in (1, 2) for c in ("us", "them")}
     assert len(starts) == 4
+
+
+def test_a_resolved_time_is_the_name_of_its_epoch() -> None:
+    """COMMIT-03: in place of the span, which says less of it."""
+    text = "orders:shop.orders:15.0000000000"
+    assert batch_id("orders", "shop.orders", SPAN, "15.0000000000") == str(uuid.uuid5(NAMESPACE, text))
+
+
+def test_a_register_without_a_resolved_time_is_written_as_ever() -> None:
+    """Pipelines of other sources, and those of before, know nothing of it."""
+    assert "r" not in json.loads(register().encode())
+    resolved = replace(register(), frontier=Frontier({("t", 0): Position(501, 0, low=480)}, {}, "15.0"))
+    fields = json.loads(resolved.encode())
+    assert (fields["v"], fields["r"], fields["f"]) == (1, "15.0", {"t": ["", "501@0<480"]})

@@ -120,6 +120,14 @@ class TestHeld:
         lost = Span({("t", 0): Range(0, 30)})
         assert read_held("orders", self.line(1), self.line(4, 3, 2, 1)) == Held(self.at(0), lost)
 
+    def test_a_rollback_goes_back_in_the_time_of_a_change_feed_too(self) -> None:
+        """EPOCH-02, COMMIT-16: offsets, what waits before them and the resolved time belong together."""
+        frontier = Frontier({("t", 0): Position(9, low=7)}, {"t": "id"}, "15.0")
+        register = Register(Generation(1), "c", Epoch(1), BatchId("b"), frontier)
+        facts = EpochSummary("orders", "append", register).properties()
+        assert read_held("orders", [Kin(1, None, facts.get)], []).frontier == frontier
+        assert CommitRecord.parse(1, 2, facts).resolved == "15.0"
+
     def test_a_whole_history_without_the_writer_holds_nothing(self) -> None:
         assert read_held("another", self.line(2, 1), self.line(4, 3, 2, 1)).frontier == Frontier()
         assert read_held("orders", [], self.line(2, 1)) == Held(Frontier(), Span({("t", 0): Range(0, 10)}))

@@ -531,6 +531,34 @@ class TestOffsets:
         flags = {"has_query": False, "has_origin": True, **more}
         return check_offsets(seen, plan, {("t", 0): tally}, strangers=0, compacted=compacted, **flags)
 
+    @pytest.mark.parametrize(
+        ("delivered", "low", "is_broken"),
+        [(8, 7, False), (10, None, False), (6, 7, True), (8, None, True), (11, 7, True)],
+    )
+    def test_changes_that_wait_for_their_time_are_not_missed(
+        self, delivered: int, low: int | None, is_broken: bool
+    ) -> None:
+        """SRC-10, EPOCH-08: of ten records, those from offset 7 on may wait, and no others."""
+        story = Story().start().epoch(1, span(p0="0-10"), Counts(delivered=delivered, landed=delivered))
+        story.forge(-1, lambda seen: replace(seen, summary={**seen.summary, "frazil.resolved": "15.0"}))
+        frontier = Frontier({("t", 0): Position(10, low=low)}, NO_TOPIC_IDS, "15.0")
+        story.register = replace(story.register, frontier=frontier)
+        seen = story.seen()
+        plan = plan_comparison(seen, None, source(p0="0-99"), from_earliest=True)
+        check = check_offsets(
+            seen,
+            plan,
+            {("t", 0): Tally(records=10, rows=8, records_counted=10)},
+            has_query=False,
+            has_origin=True,
+            strangers=0,
+            is_keyed=True,
+        )
+        assert (check.level is Level.BROKEN) is is_broken
+        assert check_register(seen).level is Level.HOLDS
+        story.register = replace(story.register, frontier=replace(frontier, resolved="16.0"))
+        assert "resolved time" in str(check_register(story.seen()).findings)
+
     def test_each_record_once_holds(self) -> None:
         check = self.weigh(Tally(records=10, rows=9, dead=1, records_counted=10), Counts(10, 9, 0, 1))
         assert check.level is Level.HOLDS

@@ -65,6 +65,9 @@ def test_status_as_json_has_every_fact(spec: PipelineSpec) -> None:
                 "committed_at": "2023-11-14T22:13:08Z",
                 "freshness_s": 12.0,
                 "frontier": {"orders[2]": 1234567, "orders[10]": 7},
+                "waiting_from": {},
+                "resolved": None,
+                "resolved_at": None,
                 "trouble": None,
                 "remedy": None,
             },
@@ -77,6 +80,9 @@ def test_status_as_json_has_every_fact(spec: PipelineSpec) -> None:
                 "committed_at": None,
                 "freshness_s": None,
                 "frontier": {},
+                "waiting_from": {},
+                "resolved": None,
+                "resolved_at": None,
                 "trouble": None,
                 "remedy": None,
             },
@@ -145,6 +151,8 @@ def test_history_as_json_has_every_fact() -> None:
         "skipped": "{}",
         "given_up": "{}",
         "rewound": False,
+        "resolved": None,
+        "resolved_at": None,
         "delivered": 11,
         "landed": 8,
         "filtered": 2,
@@ -201,3 +209,16 @@ def test_history_tells_which_starts_followed_a_rollback(spec: PipelineSpec) -> N
     shown = text(history_table(spec, [kept, replace(START, rewound_from=FRONTIER)]))
     assert "rolled back, given up orders[0] 3-9" in shown
     assert "rolled back, rewound" in shown
+
+
+def test_the_resolved_time_of_a_change_feed_is_told_with_its_date(spec: PipelineSpec) -> None:
+    """CLI-02, EPOCH-02: what the table is complete up to, and where later changes wait."""
+    frontier = Frontier({("orders", 0): Position(9, low=7)}, resolved="1536242855577149065.0000000001")
+    found = PipelineStatus([replace(ANCHOR, frontier=frontier), DEAD], {})
+    table = status_json(spec, found)["tables"][0]
+    assert (table["resolved"], table["waiting_from"]) == ("1536242855577149065.0000000001", {"orders[0]": 7})
+    assert table["resolved_at"] == "2018-09-06T14:07:35.577149Z"
+    said = text(*status_tables(spec, found))
+    assert "resolved" in said
+    assert "1536242855577149065.0000000001 (2018-09-06T14:07:35.577149Z)" in said
+    assert "resolved" not in text(*status_tables(spec, FOUND))

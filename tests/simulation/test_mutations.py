@@ -296,7 +296,7 @@ def _advance_anyhow(
     span: Any,
     leader_epochs: Any = None,
     topic_ids: dict[str, str] | None = None,
-    marks: Any = None,
+    *_: Any,
 ) -> Frontier:
     ends: dict[Partition, Any] = {p: Position(r.end) for p, r in span.ranges.items()}
     return Frontier({**self.positions, **ends}, {**self.topic_ids, **(topic_ids or {})})

@@ -47,18 +47,20 @@ class Pipeline:
     def __init__(self, folder: Path, **keys: Any) -> None:
         self.folder = folder
         self.keys = keys
+        self.with_marks = False
         folder.mkdir()
         self.frontier = Frontier()
         self.source = self.open()
         self.frontier = self.source.starting_frontier()
 
     def open(self, **more: Any) -> FilesFolder:
-        return FilesFolder(FilesSource(type="files", path=str(self.folder), **self.keys), **more)
+        spec = FilesSource(type="files", path=str(self.folder), **self.keys)
+        return FilesFolder(spec, with_marks=self.with_marks, **more)
 
     def restart(self) -> SourceObserved:
         """A new process: nothing is known but what the register says."""
         self.source = self.open()
-        self.frontier = Frontier.decode(json.loads(json.dumps(self.frontier.encode())))
+        self.frontier = Frontier.decode(json.loads(json.dumps(self.frontier.encode())), self.frontier.resolved)
         self.source.resume(self.frontier)
         return self.source.observe()
 
@@ -81,12 +83,13 @@ class Pipeline:
     def read(self, start: int, end: int) -> list[bytes | None]:
         return [value for records in self.records(start, end) for value in records.values]
 
-    def commit(self, end: int) -> list[bytes | None]:
-        """Reads on to `end` and lands it."""
+    def commit(self, end: int, low: int | None = None, resolved: str | None = None) -> list[bytes | None]:
+        """Reads on to `end` and lands it; what is later than `resolved` waits, from `low` on."""
         start = self.frontier.positions[P0].offset
         span = Span({P0: Range(start, end)})
         values = self.read(start, end)
-        self.frontier = self.frontier.advance(span, marks=self.source.marks(span))
+        lows = {} if low is None else {P0: low}
+        self.frontier = self.frontier.advance(span, marks=self.source.marks(span), lows=lows, resolved=resolved)
         self.source.acknowledge(self.frontier)
         return values
 
@@ -138,6 +141,54 @@ class TestOrder:
         line.put("_temporary/part.jsonl", 3)
         line.restart()
         assert line.read(0, line.look().end) == [b"1"]
+
+    def test_marks_of_a_changefeed_are_lines_among_the_files_where_they_count(
+        self, make: Callable[..., Pipeline]
+    ) -> None:
+        """SRC-07: whatever the pattern and the format; one that comes late says nothing new."""
+        line = make(pattern="*.csv", format="csv")
+        (line.folder / "1.csv").write_bytes(b"id\n7\n")
+        line.put("2.RESOLVED", {"resolved": "1.0"})
+        line.restart()
+        assert line.commit(1) == [b'{"id":"7"}']
+        line.with_marks = True
+        line.put("0.RESOLVED", {"resolved": "0.5"})
+        line.restart()
+        assert line.read(1, line.look().end) == [b'{"resolved": "1.0"}']
+
+    def test_changes_that_wait_are_found_again_by_a_start(self, line: Pipeline) -> None:
+        """SRC-10, EPOCH-08: files before the frontier are not finished while a change in them is not due."""
+        line.with_marks = True
+        line.put("0.jsonl", 0, 1)
+        line.put("1.jsonl", 2, 3, 4)
+        line.put("2.RESOLVED", 5)
+        line.restart()
+        line.commit(6, low=3, resolved="10")
+        assert line.look() == Log(2, 6)
+        assert line.restart().logs[P0] == Log(2, 6)
+        assert line.read(3, 6) == numbers(3, 4, 5)
+        line.put("3.jsonl", 6)
+        line.put("4.RESOLVED", 7)
+        assert line.look() == Log(2, 8)
+        line.commit(8, low=6, resolved="20")
+        assert line.look() == Log(6, 8)
+        assert line.restart().logs[P0] == Log(6, 8)
+        assert line.read(6, 8) == numbers(6, 7)
+
+    @pytest.mark.parametrize("while_running", [True, False])
+    @pytest.mark.parametrize("name", ["1.jsonl", "2.RESOLVED"])
+    def test_a_file_that_is_removed_while_a_change_in_it_waits_is_missed(
+        self, line: Pipeline, name: str, while_running: bool
+    ) -> None:
+        """SRC-10: offsets are counted back from the frontier, and would be others without it."""
+        line.with_marks = True
+        line.put("1.jsonl", 0, 1)
+        line.put("2.RESOLVED", 2)
+        line.restart()
+        line.commit(3, low=1, resolved="10")
+        (line.folder / name).unlink()
+        with pytest.raises(DataLoss):
+            line.look() if while_running else line.restart()
 
     def test_a_pattern_chooses_files_in_all_folders(self, make: Callable[..., Pipeline]) -> None:
         line = make(pattern="*.ndjson")

@@ -276,6 +276,15 @@ def test_a_writer_without_changes_writes_nothing(tmp_path: Path) -> None:
     assert land(target_at(tmp_path), [change("T", None, 1)]).files == []
 
 
+def test_a_run_of_records_of_which_none_is_a_change_is_nothing_to_write(tmp_path: Path) -> None:
+    """FAULT-08: tombstones, marks or dead letters only; the changes of other runs land."""
+    writer = ChangeWriter(target_at(tmp_path), FileName("orders", 7, 0, "0-100", epoch_token="0123456789ab"))
+    some = batch([change("U", 1, 1)])
+    assert [*writer.write(some.slice(0, 0)), *writer.write(some)] == []
+    assert len(writer.close()) == 2
+    assert (writer.landed, writer.changes) == (1, 1)
+
+
 def test_an_unknown_letter_is_not_taken_for_a_row(tmp_path: Path) -> None:
     with pytest.raises(InvalidState, match="'X'"):
         land(target_at(tmp_path), [change("X", 1, 1)])

@@ -73,6 +73,11 @@ class Coordinator:
         return self._registers[self._anchor.name].frontier
 
     @property
+    def reached(self) -> Frontier:
+        """The same, with the empty epochs that wait for the next commit."""
+        return self.frontier if self._absorbed is None else _advanced(self.frontier, self._absorbed)
+
+    @property
     def floors(self) -> dict[str, Frontier]:
         """Per side table, the position from which on it takes rows."""
         sides = [table.name for table in self._tables if table is not self._anchor]
@@ -242,10 +247,10 @@ class Coordinator:
             generation=before.generation,
             coordinator=self.id,
             epoch=outcome.epoch,
-            batch_id=batch_id(self.pipeline, table.name, span),
-            frontier=before.frontier.advance(
-                span.with_skipped(skipped), outcome.leader_epochs, outcome.topic_ids, outcome.marks
-            ),
+            batch_id=batch_id(self.pipeline, table.name, span, outcome.resolved if is_anchor else None),
+            frontier=_advanced(before.frontier, outcome)
+            if is_anchor
+            else _followed(before.frontier, span, outcome),
             table_uuid=before.table_uuid,
             anchor_uuid=before.anchor_uuid,
         )
@@ -332,6 +337,8 @@ class Coordinator:
             leader_epochs={**_epochs_outside(outcome.span, before.leader_epochs), **outcome.leader_epochs},
             topic_ids={**before.topic_ids, **outcome.topic_ids},
             marks={**before.marks, **outcome.marks},
+            lows=outcome.lows,
+            resolved=outcome.resolved,
             started_ms=before.started_ms,
             replaces=before.replaces or outcome.replaces,
         )
@@ -378,6 +385,23 @@ class Coordinator:
         others = [s for s in seen.values() if s.register is not None and s.register.coordinator != self.id]
         signs = [s.sign for s in others if s.sign is not None]
         return bool(signs) and all(self._world.is_dead(sign.process) for sign in signs)
+
+
+def _advanced(frontier: Frontier, outcome: EpochOutcome) -> Frontier:
+    """The main table's frontier behind the epoch."""
+    return frontier.advance(
+        outcome.span.with_skipped(outcome.skipped),
+        outcome.leader_epochs,
+        outcome.topic_ids,
+        outcome.marks,
+        outcome.lows,
+        outcome.resolved,
+    )
+
+
+def _followed(frontier: Frontier, span: Span, outcome: EpochOutcome) -> Frontier:
+    """A side table's; changes never wait there, so it needs no time of theirs."""
+    return frontier.advance(span, outcome.leader_epochs, outcome.topic_ids, outcome.marks)
 
 
 def _action(files: Sequence[WrittenFile], *, replaces: bool) -> Action:

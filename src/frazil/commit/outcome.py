@@ -24,6 +24,10 @@ class EpochOutcome:
     leader_epochs: Mapping[Partition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[Partition, str] = field(default_factory=dict)
+    lows: Mapping[Partition, int] = field(default_factory=dict)
+    """where changes wait that are later than `resolved`"""
+    resolved: str | None = None
+    """of a change feed: up to which time the epoch completes the main table"""
     started_ms: int = 0
     replaces: bool = False
     """whether the main table's rows so far are gone, because the source emptied its table"""

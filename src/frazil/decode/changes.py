@@ -7,6 +7,7 @@ letter, or it is ignored because it says nothing of a row. What stops the pipeli
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import cast
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from frazil.changes import BEFORE, OP, ORDER, ChangePlan
+from frazil.changes import BEFORE, OP, ORDER, UPDATED, ChangePlan
 from frazil.decode.columns import (
     METADATA_FIELDS,
     Decoded,
@@ -51,6 +52,8 @@ def change_schema(plan: DecodePlan) -> pa.Schema:
     declared = _declared(plan)
     metadata = list(arrow_schema(plan.schema))[len(declared) :]
     columns = [*declared, *metadata, pa.field(OP, pa.string()), pa.field(ORDER, pa.int64())]
+    if plan.changes.timed:
+        columns.append(pa.field(UPDATED, _TIME))
     if plan.changes.before:
         columns.append(pa.field(BEFORE, pa.struct([declared.field(name) for name in plan.changes.before])))
     return pa.schema(columns)
@@ -91,12 +94,13 @@ class ChangeDecoder:
         images = self._read(records, absent, fates)
         self._settle_ops(images, fates)
         self._require_rows(images, fates)
+        times = self._times(images, fates) if self._changes.timed else None
         own_key, moved = self._own_keys(images)
         if self._changes.envelope == "debezium":
             self._refuse_unavailable(images, fates)
             self._verify_message_keys(images, moved, fates)
         self._lay_out(images, own_key, moved, absent, fates, sheet)
-        return self._decoded(records, sheet, fates)
+        return self._decoded(records, sheet, fates, times)
 
     def _read(self, records: Records, absent: list[int], fates: _Fates) -> Images:
         """What the values say, by positions of the records."""
@@ -153,6 +157,19 @@ class ChangeDecoder:
             missing = (keyed if is_key else rows) & marks(images.after[column].is_null())
             for place in np.flatnonzero(missing):
                 fates.kill(images, int(place), f"{name} is {kind}, but null or missing")
+
+    def _times(self, images: Images, fates: _Fates) -> pa.Array:
+        """When each record's change was made; one that does not say so is none that could be put in order."""
+        assert images.updated is not None
+        times = _parsed_times(images.updated)
+        changes = images.codes < Code.IGNORED
+        for place in np.flatnonzero(changes & marks(times.is_null())):
+            said = images.updated[place].as_py()
+            words = "no updated" if said is None else f'updated is "{said}", which is no time'
+            fates.kill(images, int(place), f"{words}: {_UPDATED_REMEDY}")
+        places = np.zeros(len(fates.records), np.int64)
+        places[images.positions] = np.arange(len(images.positions))
+        return times.take(pa.array(places)) if len(times) else pa.nulls(len(places), _TIME)
 
     def _own_keys(self, images: Images) -> tuple[Marks, Marks]:
         """Where the row before has its whole key; and where an update gave it another one."""
@@ -259,7 +276,7 @@ class ChangeDecoder:
                 fates.ignored += len(absent)
         return [], [], []
 
-    def _decoded(self, records: Records, sheet: Sheet, fates: _Fates) -> Decoded:
+    def _decoded(self, records: Records, sheet: Sheet, fates: _Fates, times: pa.Array | None) -> Decoded:
         fates.raise_first(self._plan.on_error == "fail")
         dead = None
         if fates.errors:
@@ -271,6 +288,8 @@ class ChangeDecoder:
             columns += taken(metadata_columns(records), laid.positions)
         orders = offset_column(records).to_numpy()[laid.positions] * 2 + laid.seconds
         columns += [_LETTERS.take(pa.array(laid.codes)), pa.array(orders, pa.int64())]
+        if times is not None:
+            columns.append(times.take(pa.array(laid.positions)))
         if self._changes.before:
             columns.append(self._before(laid))
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -290,6 +309,8 @@ class ChangeDecoder:
 
 
 _LETTERS = pa.array(LETTERS)
+_TIME = pa.decimal128(38, 10)
+_UPDATED_REMEDY = "create the changefeed WITH updated, resolved"
 _UNKNOWN_REMEDY = (
     'correct the source or changes.op_column, or set changes.unknown_op = "dead-letter" to set such records aside, '
     'or "warn-insert" to take them for upserts'
@@ -336,6 +357,22 @@ class _Fates:
             self.stops.setdefault(first, undecodable(self.records, first, self.errors[first]))
         if self.stops:
             raise self.stops[min(self.stops)]
+
+
+def _parsed_times(texts: pa.Array) -> pa.Array:
+    """Null where a text is no time."""
+    try:
+        return pc.cast(texts, _TIME)
+    except pa.ArrowInvalid:
+        return pa.array([_parsed_time(text) for text in texts], _TIME)
+
+
+def _parsed_time(text: pa.Scalar) -> Decimal | None:
+    try:
+        time: Decimal | None = pc.cast(text, _TIME).as_py()
+    except pa.ArrowInvalid:
+        return None
+    return time
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Marks:

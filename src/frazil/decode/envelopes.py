@@ -88,6 +88,8 @@ class Images:
     has_before: Marks
     ops: pa.Array | None = None
     """the operation as it was written, of envelopes that write one"""
+    updated: pa.Array | None = None
+    """the time as it was written, of envelopes that write one"""
     errors: dict[int, str] = field(default_factory=dict)
 
 

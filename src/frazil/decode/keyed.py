@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyiceberg.schema import Schema
 
-from frazil.changes import BEFORE, OP, ORDER, ChangePlan
+from frazil.changes import BEFORE, OP, ORDER, UPDATED, ChangePlan
 from frazil.errors import ConfigError
 from frazil.pipeline.keys import keyed
 
@@ -24,7 +24,8 @@ def require_possible_changes(schema: Schema, changes: ChangePlan, catch_all: str
                 f"{name} keeps what is not declared (decode.catch_all), and a row cannot be found by it",
                 "partition by another column",
             )
-    taken = [each.name for each in schema.fields if each.name.lower() in _OF_CHANGES]
+    of_changes = (*_OF_CHANGES, UPDATED) if changes.timed else _OF_CHANGES
+    taken = [each.name for each in schema.fields if each.name.lower() in of_changes]
     if taken:
         raise ConfigError(
             f"decode.schema declares {', '.join(taken)}, which changes have as a column of their own",

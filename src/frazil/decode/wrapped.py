@@ -47,7 +47,7 @@ class _Wrapped:
 
     prefix = "after."
     texts: Sequence[str] = ()
-    """fields that are read beside them; of all but the first only that they are texts"""
+    """fields that are read beside them"""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -55,8 +55,8 @@ class _Wrapped:
         self._wrapped = _Form(layout, self.texts, (PAYLOAD,))
         self._unwrapping = Unwrapping()
 
-    def images(self, values: list[bytes]) -> tuple[Images, pa.Array]:
-        """All but the codes, and the first of the texts."""
+    def images(self, values: list[bytes]) -> tuple[Images, list[pa.Array]]:
+        """All but the codes, and the texts."""
         parts = Parts()
         left = self._read_bare(values, np.arange(len(values)), parts)
         if len(left) and self._unwrapping.learn(values[left[0]]):
@@ -64,8 +64,8 @@ class _Wrapped:
         if len(left):
             self._read_wrapped(values, left, parts)
         rows, positions = parts.joined()
-        after, before, sign, *others = rows.columns
-        rest = others[len(self.texts) - 1 :]
+        after, before, *others = rows.columns
+        texts, rest = others[: len(self.texts)], others[len(self.texts) :]
         images = Images(
             positions=positions,
             codes=np.full(len(positions), Code.UNKNOWN, np.int8),
@@ -75,7 +75,7 @@ class _Wrapped:
             has_before=marks(before.is_valid()),
             errors=parts.errors,
         )
-        return images, sign
+        return images, texts
 
     def _read_bare(self, values: list[bytes], at: Places, parts: Parts) -> Places:
         """Reads what is an envelope, or was cut out as one; the places of the others."""
@@ -136,7 +136,7 @@ class Debezium(_Wrapped):
     deletes_are_rows = False
 
     def read(self, values: list[bytes]) -> Images:
-        images, op = self.images(values)
+        images, (op,) = self.images(values)
         images.codes, images.ops = codes_of(op, DEBEZIUM_OPS), op
         for place in np.flatnonzero(marks(op.is_null())):
             images.codes[place] = Code.DEAD
@@ -157,7 +157,8 @@ class CockroachDb(_Wrapped):
     deletes_are_rows = False
 
     def read(self, values: list[bytes]) -> Images:
-        images, resolved = self.images(values)
+        images, (resolved, updated, _) = self.images(values)
+        images.updated = updated
         is_resolved = marks(resolved.is_valid()) & ~images.has_after
         images.codes = np.where(
             is_resolved, Code.IGNORED, np.where(images.has_after, Code.UPDATE, Code.DELETE)

@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType
 from pyspark.sql import SparkSession
 
-from frazil.changes import ChangePlan
+from frazil.changes import UPDATED, ChangePlan
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
 from frazil.errors import ConfigError, TableChanged
@@ -102,6 +102,7 @@ def _change_plan(spec: PipelineSpec) -> ChangePlan | None:
         truncate=told.truncate,
         key_format=told.key_format,
         decimals=told.decimals or ("bytes" if envelope == "debezium" else "plain"),
+        timed=spec.resolved is not None,
     )
 
 
@@ -123,7 +124,8 @@ def open_source(spec: PipelineSpec, *, to_read_again: bool = False) -> Source:
         case KafkaSource() as kafka:
             return KafkaTopics(kafka, spec.pipeline.name)
         case FilesSource() as files:
-            return FilesFolder(files, _booleans(spec), to_read_again=to_read_again)
+            with_marks = spec.resolved is not None
+            return FilesFolder(files, _booleans(spec), to_read_again=to_read_again, with_marks=with_marks)
         case GeneratorSource() as generator:
             return GeneratorPlanner(generator)
         case other:
@@ -165,7 +167,8 @@ def anchor_target(spec: PipelineSpec, anchor: IcebergTable) -> WriteTarget:
     if target.changes is None:
         return target
     told = spec.changes
-    changes = replace(target.changes, sequence_by=told.sequence_by, trust_inserts=told.trust_inserts)
+    sequence_by = UPDATED if spec.resolved is not None else told.sequence_by
+    changes = replace(target.changes, sequence_by=sequence_by, trust_inserts=told.trust_inserts)
     return replace(target, changes=changes)
 
 

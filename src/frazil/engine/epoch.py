@@ -19,9 +19,10 @@ from frazil.engine.worker import EpochPlan, TaskReport
 from frazil.errors import FrazilError
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.entries import EpochBegun, TableTouched
-from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
+from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Slice, Span
 from frazil.protocol.recovery import attempt_of
 from frazil.protocol.register import Epoch, Register, batch_id
+from frazil.protocol.resolved import TimeWindow, reading, split_reading
 from frazil.protocol.summary import Counts
 from frazil.spark import ran_more_than_once
 from frazil.table.files import WriteTarget, WrittenFile
@@ -47,6 +48,19 @@ class PlannedEpoch:
     """by table: what was committed last when it was planned"""
     marks: Mapping[Partition, str] = field(default_factory=dict)
     """what the source wants the frontier behind the span to say"""
+    window: TimeWindow | None = None
+    """of a change feed with resolved times: which changes it takes"""
+
+    @property
+    def reading(self) -> Span:
+        """What is read for it."""
+        return self.span if self.window is None else reading(self.base, self.span)
+
+    def split(self, tasks: int, *, whole: bool) -> list[list[Slice]]:
+        """A share for each task."""
+        if self.window is not None:
+            return split_reading(self.base, self.span, tasks)
+        return (self.span.split_whole if whole else self.span.split)(tasks, self.base)
 
 
 @dataclass(frozen=True)
@@ -101,15 +115,14 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     begun = _begun(name, planned, target, dead_target)
     note_alterations(parts, begun)
     parts.journal.append(begun, durable=True)
-    tasks = max(1, min(context.defaultParallelism, -(-planned.span.records // _TASK_RECORDS_MIN)))
-    # The changes of a key are in order within a Kafka partition, and one task has to see them all.
+    tasks = max(1, min(context.defaultParallelism, -(-planned.reading.records // _TASK_RECORDS_MIN)))
     is_keyed = target.changes is not None
-    split = planned.span.split_whole if is_keyed else planned.span.split
     plan = EpochPlan(
         writer=name,
         epoch=planned.number,
-        shares=split(tasks, planned.base),
-        reader=parts.source.reader(parts.wants, planned.span),
+        # The changes of a key are in order within a Kafka partition, and one task has to see them all.
+        shares=planned.split(tasks, whole=is_keyed),
+        reader=parts.source.reader(parts.wants, planned.reading),
         decode=parts.decode,
         target=target,
         dead_target=dead_target,
@@ -117,6 +130,7 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         shuffle=not is_keyed and parts.lane.can_shuffle and targets.distribution.shuffles(target),
         by_key=targets.by_key,
         token=planned.token,
+        window=planned.window,
     )
     describe_job(context, name, planned.number, planned.span.records)
     reports, spoiled = _run(parts.lane, plan, targets)
@@ -162,7 +176,7 @@ def _begun(pipeline: str, planned: PlannedEpoch, target: WriteTarget, dead: Writ
     return EpochBegun(
         epoch=planned.number,
         token=planned.token,
-        batch_id=batch_id(pipeline, target.table, planned.span),
+        batch_id=batch_id(pipeline, target.table, planned.span, planned.window.up_to if planned.window else None),
         span=planned.span,
         tables=tuple(_touched(each, planned.registers[each.table]) for each in tables),
     )
@@ -197,6 +211,8 @@ def _add_up(
         leader_epochs=leader_epochs,
         topic_ids=planned.base.topic_ids,
         marks=planned.marks,
+        lows={partition: low for report in reports for partition, low in report.lows.items()},
+        resolved=planned.window.up_to if planned.window else None,
         started_ms=began_ms,
     )
     size = sum(report.delivered_bytes for report in reports)
@@ -212,6 +228,6 @@ def _counts(plan: EpochPlan, reports: list[TaskReport]) -> Counts:
     delivered, landed, deleted, dead = total("delivered"), total("landed"), total("deleted"), total("dead")
     if plan.target.changes is None:
         return Counts(delivered, landed, delivered - landed - dead, dead)
-    filtered = total("decoded") - total("taken")
+    filtered = total("filtered") + total("decoded") - total("taken")
     collapsed = delivered - landed - deleted - filtered - dead
     return Counts(delivered, landed, filtered, dead, deleted, collapsed, total("unknown_ops"))

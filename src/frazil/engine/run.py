@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -33,6 +34,7 @@ from frazil.engine.events import (
 from frazil.engine.keys import require_one_partition, require_ordered
 from frazil.engine.lanes import job_group
 from frazil.engine.logbook import Logbook
+from frazil.engine.resolved import Resolving, require_settled, scan_marks
 from frazil.errors import CommitOutcomeUnknown, FrazilError, MaxRetriesExceeded, SourceUnavailable, TransientError
 from frazil.pipeline import PipelineSpec
 from frazil.protocol.plan import (
@@ -50,7 +52,7 @@ from frazil.protocol.plan import (
     reconcile,
     recreated_topic,
 )
-from frazil.protocol.positions import Frontier
+from frazil.protocol.positions import Frontier, Span
 from frazil.protocol.progress import Progress
 from frazil.protocol.register import Epoch
 from frazil.protocol.retry import SOURCE, START, Backoff
@@ -140,7 +142,9 @@ class Engine:
         self._options = options
         self._policy = FlushPolicy(spec.epoch.interval, spec.epoch.max_records, spec.epoch.max_bytes)
         self._poll_s = min(_POLL_S_MAX, max(_POLL_S_MIN, spec.epoch.interval / 10))
-        self._in_flight_max = spec.epoch.in_flight
+        self._resolving = self._plan_resolving(parts)
+        # What waits behind an epoch of a change feed is known only when it is written.
+        self._in_flight_max = spec.epoch.in_flight if self._resolving is None else 1
         self._coordinator = Coordinator(
             spec.pipeline.name,
             parts.anchor,
@@ -245,22 +249,28 @@ class Engine:
         seen = self._parts.source.observe()
         if self._goal is not None:
             seen = seen.up_to(self._goal)
-        planned = self.progress.planned.knowing(self._coordinator.frontier)
-        if self._parts.spec.table.mode == "upsert":
-            require_ordered(self._parts.spec, added_partitions(planned, seen))
-            seen = self._remapping.readable(planned, seen)
+        if self._resolving is not None:
+            planned = self._coordinator.reached
+        else:
+            planned = self.progress.planned.knowing(self._coordinator.frontier)
+            seen = self._ordered(planned, seen)
         match reconcile(planned, seen, fail_on_data_loss=self._fail_on_data_loss):
             case SourceStop(error):
                 raise self._unless_replaced(error)
             case Unsure(reason):
                 raise SourceUnavailable(reason)
-            case Ready(base, skipped):
+            case Ready(base, skipped, given_up):
                 pass
         if self._options.available_now and self._goal is None and not seen.more:
             self._goal = seen  # not before: a first answer that lacks partitions would never be reached
         self.progress.receive(self.progress.received.later(seen.ends))
         waiting = backlog(base, seen)
         self._tell(BacklogSeen(backlog(self._coordinator.frontier, seen)))
+        if self._resolving is not None:
+            found = self._plan_resolved(self._resolving, base, skipped, seen, waiting)
+            if found is not None and given_up:
+                log.warning("changes that waited are gone from the source", offsets=given_up.encode())
+            return found, self._poll_s
         elapsed_s = 0.0 if self._cut_at is None else time.monotonic() - self._cut_at
         drain = self._cut_at is None or self._options.available_now
         match self._policy.decide(
@@ -277,6 +287,42 @@ class Engine:
                 token, registers = new_token(), self._coordinator.registers
                 marks = self._parts.source.marks(span)
                 return PlannedEpoch(self._next_epoch, span, base, skipped, token, registers, marks), 0.0
+
+    def _ordered(self, planned: Frontier, seen: SourceObserved) -> SourceObserved:
+        """What may be read of it, so that changes of one key stay in order; of plain rows, all."""
+        if self._parts.spec.table.mode != "upsert":
+            return seen
+        require_ordered(self._parts.spec, added_partitions(planned, seen))
+        return self._remapping.readable(planned, seen)
+
+    def _plan_resolved(
+        self, resolving: Resolving, base: Frontier, skipped: Span, seen: SourceObserved, waiting: int
+    ) -> PlannedEpoch | None:
+        """The next epoch of a change feed; None until the source tells that its time is over."""
+        found = resolving.next_epoch(base, seen, waiting)
+        if found is None:
+            self._patience.restore()
+            if self._goal is not None and (waiting or any(at.low is not None for at in base.positions.values())):
+                log.info("changes wait for the next resolved time", resolved=base.resolved, offsets_unread=waiting)
+            return None
+        return PlannedEpoch(
+            self._next_epoch,
+            found.span,
+            base,
+            skipped,
+            new_token(),
+            self._coordinator.registers,
+            self._parts.source.marks(found.span),
+            found.window,
+        )
+
+    @staticmethod
+    def _plan_resolving(parts: Assembly) -> Resolving | None:
+        policy, name = parts.spec.resolved, parts.spec.pipeline.name
+        if policy is None:
+            return None
+        scan = partial(scan_marks, parts.spark, parts.source, name)
+        return Resolving(policy, scan, parts.spec.epoch.interval)
 
     def _unless_replaced(self, error: FrazilError) -> FrazilError:
         """What the source shows may follow from what a newer coordinator did; then being fenced is the news.
@@ -337,7 +383,10 @@ class Engine:
 
     def _take_up(self) -> None:
         """Plans on from what the tables hold; a side table may hold more than the anchor."""
+        require_settled(self._parts.spec, self._coordinator.frontier)
         self._parts.source.resume(self._coordinator.frontier)
+        if self._resolving is not None:
+            self._resolving.forget()
         self.progress.replan(self._coordinator.frontier)
         self.progress.commit(self._coordinator.frontier)
         self._next_epoch = Epoch(self._coordinator.epoch + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from frazil.decode import Decoded, DecodePlan, decoder
 from frazil.engine.carry import carrying
+from frazil.engine.window import sift
 from frazil.protocol.positions import Frontier, Partition, Slice
+from frazil.protocol.resolved import TimeWindow
 from frazil.records import Records
 from frazil.source import Reader
 from frazil.table.files import WriteTarget, WrittenFile
@@ -48,6 +50,8 @@ class EpochPlan:
     """whether the changes of each key meet in one task before they are written"""
     token: str = ""
     """chosen for this attempt at this epoch; every file's name carries it"""
+    window: TimeWindow | None = None
+    """of a change feed with resolved times: only changes of this time are due"""
 
     def file_name(self, task: int, label: str | None = None) -> FileName:
         """Who writes the task's files; its label is the offsets of its share, for people who look."""
@@ -68,12 +72,16 @@ class TaskReport:
     """of these, what came out of the query and was to be written"""
     landed: int = 0
     deleted: int = 0
+    filtered: int = 0
+    """records that need no place in the table: of a change feed with resolved times, marks and repetitions"""
     unknown_ops: int = 0
     truncated: bool = False
     """whether the source emptied its table"""
     key_hashes: str = ""
     """of all keys that it had, in base64"""
     leader_epochs: dict[Partition, int] = field(default_factory=dict)
+    lows: dict[Partition, int] = field(default_factory=dict)
+    """the first offsets of changes that are not due yet"""
     files: list[WrittenFile] = field(default_factory=list)
 
     def keys(self) -> npt.NDArray[np.uint64]:
@@ -91,10 +99,12 @@ class TaskReport:
                 "taken": self.taken,
                 "landed": self.landed,
                 "deleted": self.deleted,
+                "filtered": self.filtered,
                 "unknown_ops": self.unknown_ops,
                 "truncated": self.truncated,
                 "key_hashes": self.key_hashes,
                 "leader_epochs": [[*partition, epoch] for partition, epoch in self.leader_epochs.items()],
+                "lows": [[*partition, low] for partition, low in self.lows.items()],
                 "files": [file.to_json() for file in self.files],
             }
         )
@@ -103,6 +113,7 @@ class TaskReport:
     def from_json(cls, text: str) -> TaskReport:
         values = json.loads(text)
         values["leader_epochs"] = {(topic, p): epoch for topic, p, epoch in values["leader_epochs"]}
+        values["lows"] = {(topic, p): low for topic, p, low in values["lows"]}
         values["files"] = [WrittenFile.from_json(file) for file in values["files"]]
         return cls(**values)
 
@@ -188,11 +199,28 @@ def _decoded(plan: EpochPlan, report: TaskReport) -> Iterator[Decoded]:
     decode = decoder(plan.decode)
     for part in plan.shares[report.task]:
         for records in plan.reader.read(part):
-            _count(records, part, report)
             decoded = decode(records)
+            if plan.window is not None:
+                decoded = _due(decoded, plan.window, part, report)
+            if not part.again:
+                _count(records, part, report)
             report.decoded += decoded.rows.num_rows
             report.unknown_ops += decoded.unknown_ops
             yield decoded
+
+
+def _due(decoded: Decoded, window: TimeWindow, part: Slice, report: TaskReport) -> Decoded:
+    """What this epoch takes. A record counts once: where its change lands, or else where it was read first."""
+    sifted = sift(decoded.rows, window)
+    if sifted.low is not None:
+        partition = (part.topic, part.partition)
+        report.lows[partition] = min(sifted.low, report.lows.get(partition, sifted.low))
+    if part.again:
+        report.delivered += sifted.due
+        return Decoded(sifted.rows, None)
+    report.delivered -= sifted.waiting
+    report.filtered += sifted.repeated + decoded.ignored
+    return replace(decoded, rows=sifted.rows)
 
 
 def _count(records: Records, part: Slice, report: TaskReport) -> None:

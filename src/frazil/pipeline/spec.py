@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from frazil.changes import Decimals, Envelope, KeyFormat, Truncate, UnknownOp
+from frazil.changes import Decimals, Envelope, KeyFormat, Resolved, Truncate, UnknownOp
 from frazil.pipeline.aliases import without_aliases
 from frazil.pipeline.values import Duration, FieldList, Size
 
@@ -266,6 +266,8 @@ class ChangesSection(Section):
     """how message keys are written, where a record has no value: json or text"""
     decimals: Decimals | None = None
     """how texts in DECIMAL columns are written: plain, or bytes as Debezium does; bytes with debezium if absent"""
+    resolved: Resolved | None = None
+    """a snapshot for each resolved time of a changefeed, for the latest, or off; each with cockroachdb if absent"""
 
 
 class CatalogSection(Section):
@@ -377,6 +379,26 @@ class PipelineSpec(Section):
         if not upsert and self.decode.envelope != "none":
             raise ValueError(f'decode.envelope = "{self.decode.envelope}" needs table.mode = "upsert"')
         return self
+
+    @model_validator(mode="after")
+    def _resolvable(self) -> PipelineSpec:
+        if self.resolved is None:
+            return self
+        if self.decode.envelope != "cockroachdb":
+            raise ValueError('changes.resolved needs decode.envelope = "cockroachdb", which has resolved messages')
+        told = "transform" if self.transform else "changes.sequence_by" if self.changes.sequence_by else None
+        if told is not None:
+            raise ValueError(
+                f"{told} and resolved times do not go together, changes are ordered by their own time: "
+                f'set changes.resolved = "off", or leave {told} out'
+            )
+        return self
+
+    @property
+    def resolved(self) -> Literal["each", "latest"] | None:
+        """For which resolved times of a changefeed there is an epoch; None if it has epochs as any other source."""
+        told = self.changes.resolved or ("each" if self.decode.envelope == "cockroachdb" else "off")
+        return None if told == "off" else told
 
     @property
     def dead_letters(self) -> str | None:

@@ -56,6 +56,7 @@ _EXAMPLES = {
     "changes.sequence_by": '"updated_at"',
     "changes.op_column": '"_op"',
     "changes.decimals": '"plain"',
+    "changes.resolved": '"off"',
     "table.location": '"s3://lake/shop/orders"',
     "table.target_file_size": '"128MB"',
     "table.compression_level": "3",

@@ -8,6 +8,7 @@ gives every partition a place to read from or stops. `FlushPolicy` says when to 
     other topic id                    Stop: the topic was recreated
     end before the frontier           Stop: the log was truncated
     earliest beyond the frontier      Stop, the lost range named; or skip it if the user allows loss
+    earliest beyond changes that wait Stop as well; or go on without those that are gone
     partition without a position      read from its earliest offset
     partition missing in the answer   Unsure: ask again; never start it over
     topic no longer asked for         Stop: it was taken out of the pipeline file
@@ -17,7 +18,7 @@ gives every partition a place to read from or stops. `FlushPolicy` says when to 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from frazil.errors import ConfigError, DataLoss, SourceChanged, TerminalError
 from frazil.protocol.positions import (
@@ -75,6 +76,8 @@ class Ready:
 
     frontier: Frontier
     skipped: Span = EMPTY_SPAN
+    given_up: Span = EMPTY_SPAN
+    """the same of changes that were read and waited for their time"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +107,24 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
         return Unsure(f"the brokers' answer, or source.partitions, does not mention {names}")
     positions = dict(frontier.positions)
     lost: dict[Partition, Range] = {}
+    given_up: dict[Partition, Range] = {}
     for partition, log in seen.logs.items():
-        here = frontier.offset(partition)
+        here = frontier.positions.get(partition)
         if here is None:
             positions[partition] = Position(log.earliest)
-        elif log.end < here:
-            return SourceStop(_truncated(partition, here, log.end))
-        elif log.earliest > here:
-            lost[partition] = Range(here, log.earliest)
+            continue
+        if log.end < here.offset:
+            return SourceStop(_truncated(partition, here.offset, log.end))
+        if log.earliest > here.unsettled and here.low is not None:
+            given_up[partition] = Range(here.low, min(log.earliest, here.offset))
+            positions[partition] = replace(here, low=log.earliest if log.earliest < here.offset else None)
+        if log.earliest > here.offset:
+            lost[partition] = Range(here.offset, log.earliest)
             positions[partition] = Position(log.earliest)
-    if lost and fail_on_data_loss:
-        return SourceStop(_lost(lost))
-    return Ready(Frontier(positions, {**frontier.topic_ids, **seen.topic_ids}), Span(lost))
+    if (lost or given_up) and fail_on_data_loss:
+        return SourceStop(_lost({**given_up, **lost}))
+    topic_ids = {**frontier.topic_ids, **seen.topic_ids}
+    return Ready(Frontier(positions, topic_ids, frontier.resolved), Span(lost), Span(given_up))
 
 
 def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | None:

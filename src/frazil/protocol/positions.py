@@ -6,6 +6,9 @@ the id of its topic: enough to recognise a truncated log or a recreated topic la
 partition, one half-open range `[start, end)`. An epoch takes the frontier from `start` to `end`; nothing else
 moves it, and it never goes back, but where the user rolled the table back and asks for it.
 
+A change feed with resolved timestamps (resolved.py) also has a time: the frontier says up to which one the table is
+complete, and per partition where the first change stands that was read and waits, because it is later.
+
 What can be wrong with a position, and who notices:
 
     topic recreated             other topic id               reconcile
@@ -36,14 +39,24 @@ class Position:
     leader_epoch: int | None = None
     mark: str = ""
     """what a source without a log of its own needs to find this offset again; it alone reads it"""
+    low: int | None = None
+    """the first offset before this one whose change is later than the resolved time: it waits, and is read again"""
+
+    @property
+    def unsettled(self) -> int:
+        """The first offset that a later epoch reads."""
+        return self.offset if self.low is None else self.low
 
     def __str__(self) -> str:
-        return str(self.offset) if self.leader_epoch is None else f"{self.offset}@{self.leader_epoch}"
+        leader_epoch = "" if self.leader_epoch is None else f"@{self.leader_epoch}"
+        low = "" if self.low is None else f"<{self.low}"
+        return f"{self.offset}{leader_epoch}{low}"
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        offset, _, leader_epoch = text.partition("@")
-        return cls(int(offset), int(leader_epoch) if leader_epoch else None)
+        position, _, low = text.partition("<")
+        offset, _, leader_epoch = position.partition("@")
+        return cls(int(offset), int(leader_epoch) if leader_epoch else None, low=int(low) if low else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,8 @@ class Slice:
     start: int
     end: int
     leader_epoch: int | None = None
+    again: bool = False
+    """whether an earlier epoch read it before: of what it found, only the changes that waited count"""
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -176,6 +191,8 @@ class Frontier:
 
     positions: Mapping[Partition, Position] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    resolved: str | None = None
+    """of a change feed: the table holds all changes up to this time, and none beyond"""
 
     def offset(self, partition: Partition) -> int | None:
         position = self.positions.get(partition)
@@ -187,6 +204,8 @@ class Frontier:
         leader_epochs: Mapping[Partition, int] | None = None,
         topic_ids: Mapping[str, str] | None = None,
         marks: Mapping[Partition, str] | None = None,
+        lows: Mapping[Partition, int] | None = None,
+        resolved: str | None = None,
     ) -> Frontier:
         """The frontier after `span`; a span that begins anywhere else than here is refused."""
         positions = dict(self.positions)
@@ -201,7 +220,10 @@ class Frontier:
             positions[partition] = Position(
                 r.end, (leader_epochs or {}).get(partition), (marks or {}).get(partition, "")
             )
-        return Frontier(positions, {**self.topic_ids, **(topic_ids or {})})
+        if resolved is not None:
+            # Changes may have been taken up, or go on waiting, in partitions too that the span does not reach.
+            positions = {p: replace(here, low=(lows or {}).get(p)) for p, here in positions.items()}
+        return Frontier(positions, {**self.topic_ids, **(topic_ids or {})}, resolved)
 
     def later(self, other: Frontier) -> Frontier:
         """Per partition the later of both positions."""
@@ -210,15 +232,15 @@ class Frontier:
             here = positions.get(partition)
             if here is None or here.offset < position.offset:
                 positions[partition] = position
-        return Frontier(positions, {**other.topic_ids, **self.topic_ids})
+        return Frontier(positions, {**other.topic_ids, **self.topic_ids}, self.resolved)
 
     def knowing(self, committed: Frontier) -> Frontier:
-        """The same offsets, with the leader epochs that `committed` knows at just these offsets."""
+        """The same offsets, with what `committed` knows of just these: leader epochs, and changes that wait."""
         positions = {
             partition: known if (known := committed.positions.get(partition, here)).offset == here.offset else here
             for partition, here in self.positions.items()
         }
-        return Frontier(positions, self.topic_ids)
+        return Frontier(positions, self.topic_ids, committed.resolved)
 
     def covers(self, other: Frontier) -> bool:
         """Whether no partition of `other` is ahead of this frontier."""
@@ -257,7 +279,8 @@ class Frontier:
         return encoded
 
     @classmethod
-    def decode(cls, encoded: Mapping[str, list[Any]]) -> Frontier:
+    def decode(cls, encoded: Mapping[str, list[Any]], resolved: str | None = None) -> Frontier:
+        """`resolved` stands beside the positions wherever they are kept."""
         positions: dict[Partition, Position] = {}
         topic_ids: dict[str, str] = {}
         for topic, (topic_id, line, *more) in encoded.items():
@@ -268,7 +291,7 @@ class Frontier:
             for partition, (text, mark) in enumerate(zip(texts, marks, strict=True)):
                 if text != "-":
                     positions[topic, partition] = replace(Position.parse(text), mark=mark)
-        return cls(positions, topic_ids)
+        return cls(positions, topic_ids, resolved)
 
 
 def name_partition(partition: Partition) -> str:

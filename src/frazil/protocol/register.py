@@ -61,21 +61,21 @@ class Register:
 
     def encode(self) -> str:
         """Short keys: some catalogs copy table properties into small columns."""
-        return json.dumps(
-            {
-                "v": _FORMAT,
-                "g": self.generation,
-                "c": self.coordinator,
-                "e": self.epoch,
-                "b": self.batch_id,
-                "t": self.table_uuid,
-                "a": self.anchor_uuid,
-                "s": self.snapshot_id,
-                "n": self.sequence_number,
-                "f": self.frontier.encode(),
-            },
-            separators=(",", ":"),
-        )
+        fields = {
+            "v": _FORMAT,
+            "g": self.generation,
+            "c": self.coordinator,
+            "e": self.epoch,
+            "b": self.batch_id,
+            "t": self.table_uuid,
+            "a": self.anchor_uuid,
+            "s": self.snapshot_id,
+            "n": self.sequence_number,
+            "f": self.frontier.encode(),
+        }
+        if self.frontier.resolved is not None:
+            fields["r"] = self.frontier.resolved
+        return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> Register:
@@ -91,7 +91,7 @@ class Register:
                 coordinator=str(fields["c"]),
                 epoch=Epoch(int(fields["e"])),
                 batch_id=BatchId(str(fields["b"])),
-                frontier=Frontier.decode(fields["f"]),
+                frontier=Frontier.decode(fields["f"], fields.get("r")),
                 table_uuid=str(fields["t"]),
                 anchor_uuid=str(fields["a"]),
                 snapshot_id=None if fields["s"] is None else int(fields["s"]),
@@ -104,9 +104,9 @@ class Register:
             ) from error
 
 
-def batch_id(pipeline: str, table: str, span: Span) -> BatchId:
-    """The same span always has the same name, whoever lands it and however often it is tried."""
-    return BatchId(str(uuid.uuid5(NAMESPACE, f"{pipeline}:{table}:{span.encode()}")))
+def batch_id(pipeline: str, table: str, span: Span, resolved: str | None = None) -> BatchId:
+    """The same span, or resolved time, always has the same name, whoever lands it and however often it is tried."""
+    return BatchId(str(uuid.uuid5(NAMESPACE, f"{pipeline}:{table}:{resolved or span.encode()}")))
 
 
 def start_id(pipeline: str, table: str, generation: Generation, coordinator: str) -> BatchId:

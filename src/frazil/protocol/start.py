@@ -247,7 +247,9 @@ def _back_to(holds: Frontier, register: Register, seen: TableObserved) -> Fronti
     lost = seen.held.lost.ranges if seen.held is not None and seen.held.lost is not None else {}
     later = [p for p in register.frontier.positions if p not in holds.positions]
     begun = {p: Position(lost[p].start if p in lost else 0) for p in later}
-    return Frontier({**holds.positions, **begun}, {**register.frontier.topic_ids, **holds.topic_ids})
+    return Frontier(
+        {**holds.positions, **begun}, {**register.frontier.topic_ids, **holds.topic_ids}, holds.resolved
+    )
 
 
 def _impossible(seen: TableObserved, *, adopt: bool) -> TerminalError | None:

@@ -90,6 +90,8 @@ class EpochSummary:
             "interval-ms": str(self.interval_ms),
             "process": self.process,
         }
+        if self.register.frontier.resolved is not None:
+            facts["resolved"] = self.register.frontier.resolved
         if self.counts.deleted or self.counts.collapsed:
             facts["rows.deleted"] = str(self.counts.deleted)
             facts["rows.collapsed"] = str(self.counts.collapsed)
@@ -136,7 +138,7 @@ def _frontier_held(writer: str, line: list[Kin]) -> Frontier | None:
     if newest is None:
         return Frontier() if not line or line[-1].parent_id is None else None
     text = newest.look_up(PREFIX + "frontier")
-    return None if text is None else Frontier.decode(json.loads(text))
+    return None if text is None else Frontier.decode(json.loads(text), newest.look_up(PREFIX + "resolved"))
 
 
 def _lost(writer: str, left: set[int], register: Iterable[Kin]) -> Span | None:
@@ -175,6 +177,8 @@ class CommitRecord:
     delete_files: int = 0
     rewound_from: Frontier | None = None
     given_up: Span = EMPTY_SPAN
+    resolved: str | None = None
+    """up to which time of the change feed the table is complete with it"""
 
     @classmethod
     def parse(cls, snapshot_id: int, timestamp_ms: int, summary: Mapping[str, str]) -> CommitRecord:
@@ -209,4 +213,5 @@ class CommitRecord:
             duration_ms=number("duration-ms"),
             rewound_from=Frontier.decode(json.loads(rewound)) if rewound else None,
             given_up=span("given-up"),
+            resolved=summary.get(PREFIX + "resolved"),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rich import box
@@ -15,6 +15,7 @@ from frazil.engine.inspect import PipelineStatus, TableStatus
 from frazil.pipeline import PipelineSpec
 from frazil.pipeline.secrets import mask
 from frazil.protocol.positions import Span, name_partition
+from frazil.protocol.resolved import parse_time
 from frazil.protocol.summary import CommitRecord
 
 
@@ -30,7 +31,15 @@ def status_json(spec: PipelineSpec, found: PipelineStatus) -> dict[str, Any]:
 
 def status_tables(spec: PipelineSpec, found: PipelineStatus) -> Iterator[Grid | str]:
     grid = Grid(title=f"pipeline {spec.pipeline.name}", title_justify="left")
-    for column in ("table", "epoch", "generation", "snapshot", "last commit"):
+    is_resolved = any(_resolved(table) for table in found.tables)
+    for column in (
+        "table",
+        "epoch",
+        "generation",
+        "snapshot",
+        "last commit",
+        *(["resolved"] if is_resolved else []),
+    ):
         grid.add_column(column)
     for table in found.tables:
         if not table.exists:
@@ -44,6 +53,7 @@ def status_tables(spec: PipelineSpec, found: PipelineStatus) -> Iterator[Grid | 
                 str(table.generation),
                 str(table.snapshot_id),
                 _age(_freshness_s(table)),
+                *([_resolved_words(_resolved(table))] if is_resolved else []),
             )
     yield grid
     for table in found.tables:
@@ -66,6 +76,8 @@ def history_json(record: CommitRecord) -> dict[str, Any]:
         "skipped": record.skipped.encode(),
         "given_up": record.given_up.encode(),
         "rewound": record.rewound_from is not None,
+        "resolved": record.resolved,
+        "resolved_at": _resolved_at(record.resolved),
         "delivered": record.counts.delivered,
         "landed": record.counts.landed,
         "filtered": record.counts.filtered,
@@ -105,6 +117,8 @@ def _span(span: Span) -> str:
 
 def _facts(record: CommitRecord) -> Iterator[str]:
     """The span, and what of it did not become rows."""
+    if record.resolved:
+        yield f"resolved {_resolved_words(record.resolved)}"
     if record.span:
         yield _span(record.span)
     if record.counts.deleted:
@@ -154,9 +168,31 @@ def _table_json(table: TableStatus) -> dict[str, Any]:
         "committed_at": _time(table.committed_ms) if table.committed_ms else None,
         "freshness_s": _freshness_s(table),
         "frontier": {name_partition(p): position.offset for p, position in sorted(positions.items())},
+        "waiting_from": {name_partition(p): at.low for p, at in sorted(positions.items()) if at.low is not None},
+        "resolved": _resolved(table),
+        "resolved_at": _resolved_at(_resolved(table)),
         "trouble": table.trouble.message if table.trouble else None,
         "remedy": table.trouble.remedy if table.trouble else None,
     }
+
+
+def _resolved(table: TableStatus) -> str | None:
+    return table.frontier.resolved if table.frontier else None
+
+
+def _resolved_at(resolved: str | None) -> str | None:
+    """The wall-clock time, to the microsecond, of a time that a change feed counts in nanoseconds."""
+    if resolved is None:
+        return None
+    try:
+        at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int(parse_time(resolved) / 1000))
+    except OverflowError:
+        return None
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _resolved_words(resolved: str | None) -> str:
+    return "–" if resolved is None else f"{resolved} ({_resolved_at(resolved) or 'no date'})"
 
 
 def _freshness_s(table: TableStatus) -> float | None:

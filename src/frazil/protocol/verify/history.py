@@ -115,7 +115,7 @@ def _names(seen: TableSeen) -> Iterator[Finding]:
 def _name(seen: TableSeen, commit: Commit) -> str:
     if commit.is_start:
         return start_id(seen.writer, seen.table, Generation(commit.record.generation), commit.coordinator)
-    return batch_id(seen.writer, seen.table, commit.record.span)
+    return batch_id(seen.writer, seen.table, commit.record.span, commit.record.resolved)
 
 
 def _extent(seen: TableSeen, numbers: dict[str, int]) -> str:
@@ -146,6 +146,7 @@ def _register(seen: TableSeen) -> Iterator[Finding]:
         "generation": (register.generation, last.record.generation),
         "coordinator": (register.coordinator, last.coordinator),
         "batch id": (register.batch_id, last.record.batch_id),
+        "resolved time": (register.frontier.resolved, last.record.resolved),
     }
     for what, (says, is_) in facts.items():
         if says != is_:

@@ -1,7 +1,8 @@
 """A folder or bucket, through Arrow's file systems: which files it has, and what is in them.
 
 Names are relative to the folder, with `/` between their parts, and sorted as texts; that is the order in which
-object stores list. Hidden files (a part begins with `.` or `_`) and a changefeed's `.RESOLVED` marks are no data.
+object stores list. Hidden files (a part begins with `.` or `_`) are no data. Nor are a changefeed's `.RESOLVED`
+marks, but they are read where its resolved times count, whatever the pattern: they speak for all files before them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyarrow import fs
 
 from frazil.errors import ConfigError, SourceUnavailable
 
-_NO_DATA = ".RESOLVED"
+_RESOLVED = ".RESOLVED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ class File:
     size: int
     modified_ns: int
 
+    @property
+    def is_resolved_mark(self) -> bool:
+        return is_resolved_mark(self.name)
+
 
 @dataclass(frozen=True)
 class Folder:
@@ -35,13 +40,13 @@ class Folder:
 
     path: str
 
-    def files(self, pattern: str) -> list[File]:
-        """Every data file whose name below the folder matches, in the order of their names."""
+    def files(self, pattern: str, *, with_marks: bool = False) -> list[File]:
+        """Every data file whose name below the folder matches, in the order of their names; marks if asked for."""
         system, base = self._opened
         with _failing(self.path, "listed"):
             found = system.get_file_info(fs.FileSelector(base, recursive=True))
         files = [_file(info, base) for info in found if info.type == fs.FileType.File]
-        return sorted((f for f in files if _is_data(f.name, pattern)), key=lambda f: f.name)
+        return sorted((f for f in files if _is_wanted(f.name, pattern, with_marks)), key=lambda f: f.name)
 
     def look(self, name: str) -> File | None:
         """The file as it is now; None if there is none."""
@@ -105,6 +110,11 @@ def _file(info: fs.FileInfo, base: str) -> File:
     return File(info.path[len(base) :].lstrip("/"), info.size, info.mtime_ns or 0)
 
 
-def _is_data(name: str, pattern: str) -> bool:
-    hidden = any(part.startswith((".", "_")) for part in name.split("/"))
-    return not hidden and not name.endswith(_NO_DATA) and fnmatchcase(name, pattern)
+def is_resolved_mark(name: str) -> bool:
+    return name.endswith(_RESOLVED)
+
+
+def _is_wanted(name: str, pattern: str, with_marks: bool) -> bool:
+    if any(part.startswith((".", "_")) for part in name.split("/")):
+        return False
+    return with_marks if is_resolved_mark(name) else fnmatchcase(name, pattern)

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from frazil.errors import ConfigError, UndecodableRecord
-from frazil.source.files.folder import Folder
+from frazil.source.files.folder import Folder, is_resolved_mark
 
 Format = Literal["jsonl", "csv", "parquet"]
 Rows = tuple[Sequence[int], list[bytes]]
@@ -67,7 +67,9 @@ class Content(Protocol):
 
 
 def content(folder: Folder, name: str, format: Format | None, booleans: frozenset[str]) -> Content:
-    """By the pipeline's word, or by the end of the name."""
+    """By the pipeline's word, or by the end of the name; a changefeed's mark is a line of JSON in any case."""
+    if is_resolved_mark(name):
+        return _Lines(folder, name, None)
     stem, compression = name, None
     for ending, codec in _COMPRESSIONS.items():
         if name.lower().endswith(ending):

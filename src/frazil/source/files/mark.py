@@ -15,6 +15,8 @@ made. What a start can see:
     before them, and files were removed meanwhile  if it was modified after all that had been read
     the same size, other bytes                     never: finished files are not read again
 
+A changefeed's `.RESOLVED` files are left out of all this: one that comes late only repeats what is known.
+
 While a process runs it remembers every name, and sees all of these but the last. Fingerprints have 36 bits: one
 late file in a billion is taken for one of the 100.
 """
@@ -54,7 +56,7 @@ class Mark:
     @classmethod
     def of(cls, file: File, start: int, rows: int, done: Iterable[File]) -> Mark:
         """`done` are all files that are there up to this one."""
-        files = sorted(done, key=lambda f: f.name)
+        files = sorted(_data(done), key=lambda f: f.name)
         older, tail = files[:-_TAIL], files[-_TAIL:]
         newest_ns = max((f.modified_ns for f in files), default=0)
         return cls(file, start, rows, newest_ns, len(older), _sum(older), frozenset(map(_short, tail)))
@@ -79,7 +81,7 @@ class Mark:
 
         Where only number and sum tell that there is one, it is the last one modified that gets the blame.
         """
-        behind = [f for f in listed if f.name <= self.file.name]
+        behind = [f for f in _data(listed) if f.name <= self.file.name]
         first_known = min((f.name for f in behind if _short(f) in self.tail), default=None)
         unknown = [f for f in behind if _short(f) not in self.tail]
         late = [f for f in unknown if (first_known or f.name) < f.name or f.modified_ns > self.newest_ns]
@@ -88,6 +90,14 @@ class Mark:
         if surplus > 0 or (surplus == 0 and _sum(older) != self.older_sum):
             late += older[-max(1, surplus) :]
         return late
+
+    def missing(self, listed: Iterable[File]) -> int:
+        """How many of the last files before the mark are no longer there."""
+        return len(self.tail.difference(map(_short, listed)))
+
+
+def _data(files: Iterable[File]) -> list[File]:
+    return [file for file in files if not file.is_resolved_mark]
 
 
 def _short(file: File) -> str:

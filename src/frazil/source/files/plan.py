@@ -12,6 +12,7 @@ counts for a few seconds at most and says if there is more.
     the same between the frontier and the last name      SourceUnavailable: numbered anew from the frontier on
     a finished file is gone                              nothing: somebody tidied up
     a file is gone that has rows to be read              DataLoss, or skipped if the user says so
+    a file is gone while changes of a feed wait          the same at a start: their rows may have been in it
     the file at the frontier, partly read, is another    SourceChanged
     the folder is missing                                ConfigError at the first look, then SourceUnavailable
 """
@@ -57,11 +58,13 @@ class FilesFolder:
         booleans: frozenset[str] = frozenset(),
         *,
         to_read_again: bool = False,
+        with_marks: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._spec = spec
         self._booleans = booleans
         self._to_read_again = to_read_again
+        self._with_marks = with_marks
         self._clock = clock
         self._folder = Folder(spec.path)
         self._partition: Partition = (spec.topic, 0)
@@ -69,6 +72,7 @@ class FilesFolder:
         self._list_again_at = 0.0
         self._mark: Mark | None = None
         self._committed = 0
+        self._unsettled = 0
         self._line: _Line | None = None
         self._ignored: set[File] = set()
 
@@ -110,8 +114,8 @@ class FilesFolder:
         return FilesReader(self._folder, self._spec.format, self._booleans, wants, files)
 
     def acknowledge(self, frontier: Frontier) -> None:
-        """Files before the frontier are finished: from now on they may go."""
-        self._numbered().finish(self._stand(frontier), self._committed)
+        """Files before the frontier are finished, unless changes in them wait: from now on they may go."""
+        self._numbered().finish(self._stand(frontier), self._unsettled)
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -120,7 +124,7 @@ class FilesFolder:
         """A table that was adopted may have come as far as this pipeline: not at all."""
         position = frontier.positions.get(self._partition, Position(0))
         self._mark = Mark.decode(position.mark) if position.mark else Mark(File("", 0, 0), 0, 0)
-        self._committed = position.offset
+        self._committed, self._unsettled = position.offset, position.unsettled
         return self._mark
 
     @property
@@ -139,7 +143,7 @@ class FilesFolder:
         if self._listed is not None and began < self._list_again_at:
             return self._listed
         try:
-            listed = self._folder.files(self._spec.pattern)
+            listed = self._folder.files(self._spec.pattern, with_marks=self._with_marks)
         except FileNotFoundError:
             if self._listed is not None:
                 raise SourceUnavailable(f"{self._spec.path} is gone", "bring the folder back") from None
@@ -154,9 +158,12 @@ class FilesFolder:
         late = mark.late(listed)
         behind = {file.name: file for file in listed if file.name <= mark.file.name}
         if self._to_read_again:
-            return self._look_back([file for file in behind.values() if file not in late], mark)
+            return self._look_back([file for file in behind.values() if file not in late], mark, 0)
         is_finished = self._committed == mark.end
         self._heed(file for file in late if is_finished or file.name != mark.file.name)
+        if self._unsettled < self._committed:
+            self._require_kept(behind, mark)
+            return self._look_back([file for file in behind.values() if file not in late], mark, self._unsettled)
         if is_finished:
             return _Line(behind, mark.file.name, mark.end)
         found = behind.pop(mark.file.name, None)
@@ -169,33 +176,47 @@ class FilesFolder:
             raise _changed(found)
         return _Line(behind, mark.file.name, mark.start, [NumberedFile(found, mark.start, counted)])
 
-    def _look_back(self, done: Sequence[File], mark: Mark) -> _Line:
-        """All that was read and is still there, numbered backwards from the frontier."""
+    def _look_back(self, done: Sequence[File], mark: Mark, floor: int) -> _Line:
+        """What was read and is still there, numbered backwards from the frontier until the floor is reached."""
         numbered: list[NumberedFile] = []
+        behind = {file.name: file for file in done}
         start = mark.end
-        if mark.file.name not in [file.name for file in done]:
-            return _Line({}, mark.file.name, start)
-        for file, counted in zip(reversed(done), reversed(self._counts(done)), strict=True):
-            if counted.rows > start:
-                break
-            start -= counted.rows
-            numbered.insert(0, NumberedFile(file, start, counted))
-        return _Line({}, mark.file.name, start, numbered)
+        if mark.file.name not in behind:
+            return _Line(behind, mark.file.name, start)
+        for at in range(len(done), 0, -_AT_ONCE):
+            some = done[max(0, at - _AT_ONCE) : at]
+            for file, counted in zip(reversed(some), reversed(self._counts(some)), strict=True):
+                if start <= floor or counted.rows > start:
+                    return _Line(behind, mark.file.name, start, numbered)
+                start -= counted.rows
+                numbered.insert(0, NumberedFile(file, start, counted))
+                del behind[file.name]
+        return _Line(behind, mark.file.name, start, numbered)
+
+    def _require_kept(self, behind: Mapping[str, File], mark: Mark) -> None:
+        """Offsets before the frontier are found by counting back, which a file that is gone would mislead."""
+        is_kept = behind.get(mark.file.name) == mark.file and not mark.missing(behind.values())
+        if not is_kept and self._spec.fail_on_data_loss:
+            raise DataLoss(
+                f"files up to {mark.file.name} were changed or removed while changes of the feed wait in them, "
+                f"from offset {self._unsettled} on",
+                "bring them back as they were; to go on without these rows set source.fail_on_data_loss = false",
+            )
 
     def _compare(self, listed: Sequence[File], line: _Line, mark: Mark) -> None:
         """Holds the listing against what is known; the table above says what follows."""
         there = {file.name: file for file in listed}
-        known, unread = line.known, line.unread(self._committed)
+        known, unread = line.known, line.unread(self._unsettled)
         news = [f for f in listed if f.name <= line.last and _is_news(f, known, unread)]
         if any(file.name == mark.file.name and file.name in unread for file in news):
             raise _changed(mark.file)
-        self._heed(file for file in news if file.name <= mark.file.name)
+        self._heed(file for file in news if file.name <= mark.file.name and not file.is_resolved_mark)
         ahead = [file.name for file in news if file.name > mark.file.name]
         if ahead:
             raise SourceUnavailable(f"{ahead[0]} appeared or changed before {line.last}; numbering the files anew")
         gone = [numbered for name, numbered in unread.items() if name not in there]
         if gone and self._spec.fail_on_data_loss:
-            raise _lost(gone[0].file, max(0, self._committed - gone[0].start), gone[0].counted.rows)
+            raise _lost(gone[0].file, max(0, self._unsettled - gone[0].start), gone[0].counted.rows)
         if gone:
             raise SourceUnavailable(f"{gone[0].file.name} was removed before it was read; numbering the files anew")
         done = [file for file in listed if file.name <= mark.file.name and file.name not in unread]
@@ -261,18 +282,18 @@ class _Line:
     def known(self) -> dict[str, File]:
         return {**self.behind, **{numbered.file.name: numbered.file for numbered in self.numbered}}
 
-    def unread(self, committed: int) -> dict[str, NumberedFile]:
+    def unread(self, settled: int) -> dict[str, NumberedFile]:
         """Those with rows that no table has yet."""
-        return {n.file.name: n for n in self.numbered if n.end > max(n.start, committed)}
+        return {n.file.name: n for n in self.numbered if n.end > max(n.start, settled)}
 
     def append(self, files: Sequence[File], counts: Sequence[Counted]) -> None:
         for file, counted in zip(files, counts, strict=True):
             self.numbered.append(NumberedFile(file, self.end, counted))
             self.last = file.name
 
-    def finish(self, mark: Mark, committed: int) -> None:
+    def finish(self, mark: Mark, settled: int) -> None:
         """Lets go of the places in files that are done with."""
-        done = [n for n in self.numbered if n.file.name <= mark.file.name and n.end <= committed]
+        done = [n for n in self.numbered if n.file.name <= mark.file.name and n.end <= settled]
         self.behind = {**self.behind, **{n.file.name: n.file for n in done}}
         if done:
             self.earliest = done[-1].end
