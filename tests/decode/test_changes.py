@@ -149,13 +149,10 @@ def test_a_row_that_is_taken_back_is_the_row_before() -> None:
 
 def test_keys_of_several_columns_and_of_every_type_come_from_any_message_key() -> None:
     """SRC-10"""
-    ddl = (
-        "a UUID, b DECIMAL(9,2), c DATE, d TIMESTAMP_NTZ, e BINARY, f STRING, g FIXED(2), h TIME, i BOOLEAN, "
-        "v ARRAY<INT>"
-    )
-    names = tuple("abcdefghi")
+    ddl = "a UUID, b DECIMAL(9,2), c DATE, d TIMESTAMP_NTZ, e BINARY, f STRING, h TIME, i BOOLEAN, v ARRAY<INT>"
+    names = tuple("abcdefhi")
     uuid = "123e4567-e89b-12d3-a456-426614174000"
-    key = dict(zip(names, [uuid, "AfQ=", 1, 2, "QUI=", "x", "QUI=", 3, True], strict=True))
+    key = dict(zip(names, [uuid, "AfQ=", 1, 2, "QUI=", "x", 3, True], strict=True))
     upsert = event("u", key, {**key, "v": [1]})
     decoded = decode(
         plan(debezium(*names, decimals="bytes"), ddl),
