@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from frazil.errors import UndecodableRecord
 from frazil.protocol.positions import Partition
-from frazil.protocol.resolved import Mark, next_resolution, parse_time
+from frazil.protocol.resolved import Mark, next_resolution, parse_time, time_text
 
 P0: Partition = ("rides", 0)
 P1: Partition = ("rides", 1)
@@ -72,9 +72,11 @@ def test_times_rise_ends_never_go_back_and_every_step_covers_something(feed: lis
 
 def test_a_time_is_exact_to_its_last_digit() -> None:
     assert parse_time("1536242855577149065.0000000001") > parse_time("1536242855577149065.0000000000")
+    for text in ("1536242855577149065.0000000001", "9999999999999999999999999999.9999999999", "0.0000000000"):
+        assert time_text(parse_time(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-1", "NaN", "Infinity"])
+@pytest.mark.parametrize("text", ["", "yesterday", "-1", "NaN", "Infinity", "1e28", "0.00000000001"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(UndecodableRecord):
         parse_time(text)

@@ -125,7 +125,7 @@ class Marks:
         ranges = {}
         for partition, log in seen.logs.items():
             here = base.offset(partition)
-            start = self._scanned.get(partition, max(log.earliest, (here or 0) - 1))
+            start = max(log.earliest, self._scanned.get(partition, (here or 0) - 1))
             if here is not None and start < log.end:
                 ranges[partition] = Range(start, log.end)
         return Span(ranges)
