@@ -27,23 +27,6 @@ SOUND = {
 }
 
 
-def tables() -> dict[str, list[list[str]]]:
-    """The rows of all tables by the heading of their first column."""
-    found: dict[str, list[list[str]]] = {}
-    heading = ""
-    for line in PAGE.splitlines():
-        if line.startswith("|---"):
-            continue
-        cells = [cell.strip() for cell in line[2:-2].split(" | ")] if line.startswith("| ") else []
-        if not cells:
-            heading = ""
-        elif not heading:
-            heading = cells[0]
-        else:
-            found.setdefault(heading, []).append(cells)
-    return found
-
-
 def bytes_of(cell: str) -> bytes | None:
     return None if cell == "null" else cell.strip("`").encode()
 
@@ -84,7 +67,7 @@ def becomes(decoded: Decoded) -> str:
     return "; ".join(map(shown, rows[1:-1]))
 
 
-CASES = [(heading, *row) for heading, rows in tables().items() if heading.startswith("arrives") for row in rows]
+CASES = [(heading, *row) for heading, rows in TABLES.items() if heading.startswith("arrives") for row in rows]
 
 
 @pytest.mark.parametrize(("heading", "value", "key", "expected"), CASES)
@@ -116,7 +99,7 @@ def shown_value(value: Any) -> str:
 
 
 @pytest.mark.parametrize("form", ["bare", "wrapped"])
-@pytest.mark.parametrize(("declared", "arrives", "lands"), tables()["declared"])
+@pytest.mark.parametrize(("declared", "arrives", "lands"), TABLES["declared"])
 def test_a_value_of_debezium_lands_as_the_page_says(declared: str, arrives: str, lands: str, form: str) -> None:
     """DEC-03"""
     kind = declared.replace("&lt;", "<").split(", decimals")[0].split(", epoch_unit")[0]
@@ -140,4 +123,4 @@ def test_a_value_of_debezium_lands_as_the_page_says(declared: str, arrives: str,
 def test_the_page_has_the_tables_that_are_tested() -> None:
     assert len(CASES) > 80
     assert {changes_of(heading).envelope for heading, *_ in CASES} == SOUND.keys()
-    assert len(tables()["declared"]) > 25
+    assert len(TABLES["declared"]) > 25

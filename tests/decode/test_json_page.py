@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from doc_tables import tables_of
 
 from frazil.decode import decoder, plan_decode
 from frazil.records import Records
@@ -22,23 +23,6 @@ SCHEMAS: dict[str, tuple[str, dict[str, Any]]] = {
     "arrives, catch_all": ("a INT, rest STRING", {"catch_all": "rest"}),
     "arrives, generous": ("a INT, b INT", {}),
 }
-
-
-def tables() -> dict[str, list[list[str]]]:
-    """The rows of all tables by the heading of their first column."""
-    found: dict[str, list[list[str]]] = {}
-    heading = ""
-    for line in PAGE.splitlines():
-        if line.startswith("|---"):
-            continue
-        cells = [cell.strip() for cell in line[2:-2].split(" | ")] if line.startswith("| ") else []
-        if not cells:
-            heading = ""
-        elif not heading:
-            heading = cells[0]
-        else:
-            found.setdefault(heading, []).append(cells)
-    return found
 
 
 def quoted(cell: str) -> str:
@@ -75,7 +59,7 @@ def landed(ddl: str, value: bytes, **options: Any) -> str:
     return ", ".join(map(shown, decoded.rows.to_pylist()[1].values()))
 
 
-@pytest.mark.parametrize(("declared", "arrives", "lands"), tables()["declared"])
+@pytest.mark.parametrize(("declared", "arrives", "lands"), tables_of(PAGE)["declared"])
 def test_a_value_lands_as_the_page_says(declared: str, arrives: str, lands: str) -> None:
     """DEC-04"""
     kind, *_ = declared.replace("&lt;", "<").split(", epoch_unit")[0].split(", binary")
@@ -85,7 +69,7 @@ def test_a_value_lands_as_the_page_says(declared: str, arrives: str, lands: str)
 
 @pytest.mark.parametrize(
     ("heading", "arrives", "lands"),
-    [(heading, *row) for heading, rows in tables().items() if heading in SCHEMAS for row in rows],
+    [(heading, *row) for heading, rows in tables_of(PAGE).items() if heading in SCHEMAS for row in rows],
 )
 def test_a_record_lands_as_the_page_says(heading: str, arrives: str, lands: str) -> None:
     """DEC-04"""
@@ -93,11 +77,11 @@ def test_a_record_lands_as_the_page_says(heading: str, arrives: str, lands: str)
     assert landed(ddl, quoted(arrives).encode(), **options) == quoted(lands)
 
 
-@pytest.mark.parametrize("arrives", [row[0] for row in tables()["arrives, generous"][:6]])
+@pytest.mark.parametrize("arrives", [row[0] for row in tables_of(PAGE)["arrives, generous"][:6]])
 def test_with_a_catch_all_what_is_not_json_is_a_dead_letter(arrives: str) -> None:
     assert landed("a INT, b INT, rest STRING", quoted(arrives).encode(), catch_all="rest") == DEAD
 
 
 def test_the_page_has_the_tables_that_are_tested() -> None:
-    assert tables().keys() == {"declared", *SCHEMAS}
-    assert len(tables()["declared"]) > 100
+    assert tables_of(PAGE).keys() == {"declared", *SCHEMAS}
+    assert len(tables_of(PAGE)["declared"]) > 100

@@ -14,7 +14,6 @@ delete and at most one row in an epoch, whatever happened to it in between:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +32,7 @@ from frazil.write.collapse import Collapse, KeyedChanges
 from frazil.write.conform import Conformer
 from frazil.write.deletes import delete_target, guides
 from frazil.write.hashes import hashed
+from frazil.write.task import TaskWriter
 from frazil.write.writer import MAX_WAITING_BYTES, FileName, TableWriter
 
 _LETTERS = pa.array([INSERT, UPDATE, DELETE, TRUNCATE])
@@ -45,16 +45,16 @@ def _old(column: str) -> str:
     return f"{BEFORE}.{column}"
 
 
-class ChangeWriter:
+class ChangeWriter(TaskWriter):
     """Takes changes in any order, keeps the last of each key, and writes all of them at the end.
 
-    Changes wait in a sorter, on disk if need be. After any error the writer has removed every file it made and
-    takes no more changes. Counts, hashes and `truncated` are known once it is closed:
+    Changes wait in a sorter, on disk if need be. Counts, hashes and `truncated` are known once it is closed:
     `changes = landed + deleted + collapsed`.
     """
 
     def __init__(self, target: WriteTarget, name: FileName, *, max_waiting_bytes: int = MAX_WAITING_BYTES) -> None:
         assert target.changes is not None, "the table is not one of keyed rows"
+        super().__init__(target.table)
         self._target = target
         self._how = target.changes
         self._guides = guides(target, self._how)
@@ -78,7 +78,6 @@ class ChangeWriter:
         )
         self._truncated_at: int | None = None
         self._hashes: list[npt.NDArray[np.uint64]] = []
-        self._state = "open"
         self.changes = 0
         self.landed = 0
         """rows in data files"""
@@ -99,46 +98,20 @@ class ChangeWriter:
         """One number for each key, sorted: a key that two tasks had has the same number in both."""
         return np.unique(np.concatenate([np.empty(0, np.uint64), *self._hashes]))
 
-    def write(self, batch: pa.RecordBatch) -> list[WrittenFile]:
-        """Add changes; no file is closed before the last of them is known."""
-        return self._guarded(lambda: self._write(batch))
-
-    def close(self) -> list[WrittenFile]:
-        """Write what the changes came to and return all files; the writer takes no more changes."""
-        closed = self._guarded(self._finish)
-        self._state = "closed"
-        return closed
-
-    def abort(self) -> None:
-        """Remove every file this writer made, also those it handed back; for a task that will not report."""
+    def _discard(self) -> None:
         if self._collapse is not None:
             self._collapse.close()
         self._rows.abort()
         self._deletes.abort()
-        self._state = "aborted"
 
-    def _guarded(self, work: Callable[[], list[WrittenFile]]) -> list[WrittenFile]:
-        if self._state != "open":
-            raise InvalidState(
-                f"the writer of {self._target.table} is {self._state}",
-                "make a new ChangeWriter for the next task attempt",
-                actual=self._state,
-                expected="open",
-            )
-        try:
-            return work()
-        except BaseException:
-            self.abort()
-            raise
-
-    def _write(self, batch: pa.RecordBatch) -> list[WrittenFile]:
+    def _take(self, batch: pa.RecordBatch) -> list[WrittenFile]:
         changes = self._conformed(batch)
         self.changes += changes.num_rows
         assert self._collapse is not None
         self._collapse.add(self._without_truncates(changes))
         return []
 
-    def _finish(self) -> list[WrittenFile]:
+    def _complete(self) -> list[WrittenFile]:
         closed: list[WrittenFile] = []
         if self._collapse is not None:
             for some in self._collapse.keys(after=self._truncated_at):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import NestedField
 
-from frazil.errors import InvalidState
 from frazil.table.files import MIB, WriteTarget, WrittenFile
 from frazil.write.conform import Conformer
 from frazil.write.file import DataFile, FileLayout
@@ -25,6 +24,7 @@ from frazil.write.locations import Locations
 from frazil.write.order import order_to_write, partition_keys, sort_keys
 from frazil.write.partition import Partition, Partitioner, picked
 from frazil.write.sort import Ordering, Sorter
+from frazil.write.task import TaskWriter
 
 MAX_WAITING_BYTES = 64 * MIB
 
@@ -74,13 +74,12 @@ def _safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip("._-")[:_NAME_PART_LENGTH_MAX]
 
 
-class TableWriter:
-    """Takes batches, hands back a `WrittenFile` for each file it closes.
+class TableWriter(TaskWriter):
+    """Writes rows to data files.
 
     At most `max_open_files` files are open, and over all of them at most `max_waiting_bytes` of rows wait for
     their row group to fill. Rows of further partitions, and all rows of a table with a sort order, wait in a
-    sorter, on disk if need be, and are written by `close()`, partition after partition. After any error the
-    writer has removed every file it made and takes no more rows.
+    sorter, on disk if need be, and are written by `close()`, partition after partition.
 
     With `equality_ids` the files hold deletes. `guides` are columns that rows are partitioned by and that files do
     not have.
@@ -96,6 +95,7 @@ class TableWriter:
         equality_ids: tuple[int, ...] = (),
         guides: Sequence[NestedField] = (),
     ) -> None:
+        super().__init__(target.table)
         file_schema = Schema.model_validate_json(target.schema_json)
         schema = Schema(*file_schema.fields, *guides)
         spec = PartitionSpec.model_validate_json(target.spec_json)
@@ -129,20 +129,8 @@ class TableWriter:
         self._shares: dict[Partition, float] = {}
         self._closed_paths: list[str] = []
         self._sequence = 0
-        self._state = "open"
 
-    def write(self, batch: pa.RecordBatch) -> list[WrittenFile]:
-        """Add rows; returns the files that were closed meanwhile."""
-        return self._guarded(lambda: self._write(batch))
-
-    def close(self) -> list[WrittenFile]:
-        """Finish all files and return them; the writer takes no more rows."""
-        closed = self._guarded(self._finish_all)
-        self._state = "closed"
-        return closed
-
-    def abort(self) -> None:
-        """Remove every file this writer made, also those it handed back; for a task that will not report."""
+    def _discard(self) -> None:
         self._sorter.close()
         for file in self._open.values():
             file.abort()
@@ -151,23 +139,8 @@ class TableWriter:
                 self._io.delete(path)
         self._open.clear()
         self._closed_paths.clear()
-        self._state = "aborted"
 
-    def _guarded(self, work: Callable[[], list[WrittenFile]]) -> list[WrittenFile]:
-        if self._state != "open":
-            raise InvalidState(
-                f"the writer of {self._target.table} is {self._state}",
-                "make a new TableWriter for the next task attempt",
-                actual=self._state,
-                expected="open",
-            )
-        try:
-            return work()
-        except BaseException:
-            self.abort()
-            raise
-
-    def _write(self, batch: pa.RecordBatch) -> list[WrittenFile]:
+    def _take(self, batch: pa.RecordBatch) -> list[WrittenFile]:
         rows = self._conformer.conform(batch)
         if self._sorts_all:
             self._sorter.add(rows)
@@ -229,7 +202,7 @@ class TableWriter:
             self._shares[partition] = file.compressed_share
         return written
 
-    def _finish_all(self) -> list[WrittenFile]:
+    def _complete(self) -> list[WrittenFile]:
         closed = self._finish_others(None)
         for rows in self._sorter.rows():
             for partition, part in self._partitioner.split(rows):
