@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from doc_tables import tables_of
 
 from frazil.changes import ChangePlan
 from frazil.decode import Decoded, decoder, plan_decode
@@ -67,6 +68,7 @@ def becomes(decoded: Decoded) -> str:
     return "; ".join(map(shown, rows[1:-1]))
 
 
+TABLES = tables_of(PAGE)
 CASES = [(heading, *row) for heading, rows in TABLES.items() if heading.startswith("arrives") for row in rows]
 
 
