@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from doc_tables import tables_of
+from doc_tables import shown, tables_of
 
 from frazil.changes import ChangePlan
 from frazil.decode import Decoded, decoder, plan_decode
@@ -39,7 +36,7 @@ def changes_of(heading: str) -> ChangePlan:
     return ChangePlan(keys=("id",), envelope=named, timed=timed, **options)  # type: ignore[arg-type]
 
 
-def shown(row: dict[str, Any]) -> str:
+def shown_change(row: dict[str, Any]) -> str:
     match row["_op"]:
         case "T":
             return "T"
@@ -65,7 +62,7 @@ def becomes(decoded: Decoded) -> str:
         assert len(rows) == 2
         return "ignored"
     assert [row["_order"] for row in rows[1:-1]] == [12, 13][: len(rows) - 2]
-    return "; ".join(map(shown, rows[1:-1]))
+    return "; ".join(map(shown_change, rows[1:-1]))
 
 
 TABLES = tables_of(PAGE)
@@ -84,20 +81,6 @@ def test_a_record_becomes_what_the_page_says(heading: str, value: str, key: str,
             decoder(plan)(records)
     else:
         assert becomes(decoder(plan)(records)) == expected.strip("`")
-
-
-def shown_value(value: Any) -> str:
-    match value:
-        case bytes():
-            return value.hex()
-        case Decimal():
-            return format(value, "f")
-        case date() | datetime() | time():
-            return value.isoformat()
-        case UUID():
-            return str(value)
-        case _:
-            return str(value)
 
 
 @pytest.mark.parametrize("form", ["bare", "wrapped"])
@@ -119,7 +102,7 @@ def test_a_value_of_debezium_lands_as_the_page_says(declared: str, arrives: str,
         assert "payload" not in decoded.dead.column("error")[0].as_py()
     else:
         assert decoded.dead is None, decoded.dead.column("error")
-        assert shown_value(decoded.rows.column("a")[1].as_py()) == lands.strip("`")
+        assert shown(decoded.rows.column("a")[1].as_py()) == lands.strip("`")
 
 
 def test_the_page_has_the_tables_that_are_tested() -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from doc_tables import tables_of
+from doc_tables import shown, tables_of
 
 from frazil.decode import decoder, plan_decode
 from frazil.records import Records
@@ -27,24 +24,6 @@ SCHEMAS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def quoted(cell: str) -> str:
     return cell[1:-1] if cell.startswith("`") else cell
-
-
-def shown(value: Any) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return str(value).lower()
-        case bytes():
-            return value.hex()
-        case Decimal():
-            return format(value, "f")
-        case date() | datetime() | time():
-            return value.isoformat()
-        case UUID():
-            return str(value)
-        case _:
-            return str(value)
 
 
 def landed(ddl: str, value: bytes, **options: Any) -> str:

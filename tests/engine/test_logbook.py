@@ -63,6 +63,13 @@ class Life:
         some = [WrittenFile("shop.orders", path, 0, 0, 5, 10) for path in paths]
         return EpochOutcome(planned.number, planned.span, Counts(10, 10), {"shop.orders": some})
 
+    def land(self) -> None:
+        planned = self.begin()
+        outcome = self.write(planned)
+        landed = self.coordinator.commit(outcome)
+        assert landed is not None
+        self.logbook.landed(planned, landed)
+
     def die(self) -> None:
         self.journal._let_go()
 
@@ -86,11 +93,7 @@ def test_files_of_an_epoch_that_never_landed_are_deleted_by_the_next_start(
 ) -> None:
     """REC-13, REC-16: killed after its files, before the commit."""
     one = live().start()
-    landed = one.begin()
-    kept = one.write(landed)
-    outcome = one.coordinator.commit(kept)
-    assert outcome is not None
-    one.logbook.landed(landed, outcome)
+    one.land()
     lost = one.write(one.begin())
     table.stored |= {f"{FOLDER}/somebody-else.parquet", "mem:/elsewhere/orders.parquet"}
     one.die()
@@ -208,11 +211,7 @@ def test_a_journal_that_is_lost_or_damaged_deletes_nothing_that_is_referenced(
 ) -> None:
     """REC-18, FAULT-43, at every byte of it."""
     one = live().start()
-    planned = one.begin()
-    outcome = one.write(planned)
-    landed = one.coordinator.commit(outcome)
-    assert landed is not None
-    one.logbook.landed(planned, landed)
+    one.land()
     lost = one.write(one.begin())
     one.die()
     (log,) = tmp_path.glob("txlog-*")

@@ -8,10 +8,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from frazil.demo.servers import watch
+from frazil.demo.servers import Served, watch
 
 _START_TIMEOUT_S = 90.0
 _LOG_LINES_SHOWN = 25
@@ -21,7 +19,7 @@ class ServerFailed(Exception):
     """A server did not start, or not as it should; carries the last lines of its log."""
 
 
-class Server:
+class Server(Served):
     """A process with a temporary folder, both of which go when the test goes, however it ends."""
 
     name = "server"
@@ -33,22 +31,6 @@ class Server:
         self.log_file = self.folder / f"{self.name}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> None:
-        raise NotImplementedError
 
     @property
     def pid(self) -> int:

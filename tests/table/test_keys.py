@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from pyiceberg.partitioning import PartitionSpec
 
+from frazil.changes import ChangeTarget
 from frazil.errors import ConfigError, SchemaMismatch
 from frazil.pipeline.keys import keyed
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import parse_schema
 from frazil.table.files import WriteTarget
-from frazil.table.iceberg.keys import change_target, old_columns, require_same_keys
+from frazil.table.iceberg.keys import change_target, require_same_keys
+from frazil.write.deletes import guides
 
 SCHEMA = parse_schema("id BIGINT, region STRING, place STRUCT<city: STRING>, placed_at TIMESTAMP")
 PLAIN = PartitionSpec()
@@ -36,7 +38,7 @@ def test_a_key_that_says_which_partition_needs_no_more() -> None:
 def test_what_a_row_was_before_says_where_it_is() -> None:
     assert scope(BY_DAY, tells_before=True) == "before"
     target = WriteTarget("shop.orders", "", SCHEMA.model_dump_json(), BY_DAY.model_dump_json())
-    assert old_columns(target) == ("place", "placed_at")
+    assert tuple(each.name for each in guides(target, ChangeTarget(("id",), "before"))) == ("place", "placed_at")
 
 
 @pytest.mark.parametrize(

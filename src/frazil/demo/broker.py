@@ -18,10 +18,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from frazil.demo.servers import free_ports, watch
+from frazil.demo.servers import Served, free_ports, watch
 from frazil.errors import SetupError, SourceUnavailable
 from frazil.spark.cache import cache_folder
 from frazil.spark.jars import jar_folder, jars
@@ -40,7 +38,7 @@ _STOP_TIMEOUT_S = 20.0
 _LOG_LINES_SHOWN = 15
 
 
-class Broker:
+class Broker(Served):
     """A single-node Kafka; `properties` are server properties that win over ours."""
 
     def __init__(self, data_dir: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
@@ -50,19 +48,6 @@ class Broker:
         self._properties = dict(properties or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def bootstrap(self) -> str:

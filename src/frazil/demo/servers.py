@@ -5,12 +5,38 @@ from __future__ import annotations
 import random
 import socket
 import subprocess
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 # Below the range from which the system lends ports to outgoing connections: nobody takes a killed server's
 # port before it is back.
 _PORTS = range(20_000, 32_000)
+
+
+class Served(ABC):
+    """A server that runs while one is inside of it, and is gone for good afterwards, also if it did not start."""
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def watch(pid: int, leftovers: Iterable[Path] = (), signal: str = "KILL") -> subprocess.Popen[bytes]:

@@ -30,11 +30,11 @@ from frazil.table.iceberg import (
     IcebergTable,
     TableWish,
     new_table_properties,
-    old_columns,
     spark_catalog_conf,
     spark_to_iceberg,
     with_settings,
 )
+from frazil.write.deletes import guides
 
 _WITH_BEFORE_IMAGES = {"debezium", "cockroachdb"}
 """Envelopes that may tell what a row was before its change."""
@@ -149,7 +149,7 @@ def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
         anchor = catalog.open(anchor_wish(spec.table, schema))
         target = anchor_target(spec, anchor)
         if decode.changes is not None and target.changes is not None and target.changes.scope == "before":
-            decode = replace(decode, changes=replace(decode.changes, before=old_columns(target)))
+            decode = replace(decode, changes=replace(decode.changes, before=_old_columns(target)))
             lane, _ = plan_lane(spec, spark, decode)
         dead_letters = None
         if spec.dead_letters is not None:
@@ -170,6 +170,12 @@ def anchor_target(spec: PipelineSpec, anchor: IcebergTable) -> WriteTarget:
     sequence_by = UPDATED if spec.resolved is not None else told.sequence_by
     changes = replace(target.changes, sequence_by=sequence_by, trust_inserts=told.trust_inserts)
     return replace(target, changes=changes)
+
+
+def _old_columns(target: WriteTarget) -> tuple[str, ...]:
+    """Whose old values say which partition a row was in; what is part of the key is known anyway."""
+    assert target.changes is not None
+    return tuple(each.name for each in guides(target, target.changes))
 
 
 def _tells_before(decode: DecodePlan) -> bool:

@@ -36,6 +36,17 @@ def carrying() -> Iterator[None]:
         raise Carried(f"{error.message} [frazil:{packed}]") from error
 
 
+@contextmanager
+def unpacking() -> Iterator[None]:
+    """On the driver, around a Spark job: what comes out is one of frazil's own errors."""
+    try:
+        yield
+    except FrazilError:
+        raise
+    except Exception as failure:
+        raise unpack(failure) from failure
+
+
 def unpack(failure: Exception) -> FrazilError:
     """The error that a failed Spark job was about.
 

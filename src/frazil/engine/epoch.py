@@ -11,12 +11,11 @@ import structlog
 from frazil.commit import EpochOutcome
 from frazil.engine.alterations import note_alterations
 from frazil.engine.assemble import Assembly
-from frazil.engine.carry import unpack
+from frazil.engine.carry import unpacking
 from frazil.engine.distribute import Distribution
 from frazil.engine.keys import require_sequence, share_keys
 from frazil.engine.lanes import Lane, describe_job, job_group
 from frazil.engine.worker import EpochPlan, TaskReport
-from frazil.errors import FrazilError
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.entries import EpochBegun, TableTouched
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Slice, Span
@@ -148,23 +147,16 @@ def _run(lane: Lane, plan: EpochPlan, targets: Targets) -> tuple[list[TaskReport
     Two tasks that had the same key each wrote what they took for its last change. That is seen before anything
     is committed; then the changes of a key are brought together first, in this epoch and in those to come.
     """
-    reports = _reports(lane, plan)
+    with unpacking():
+        reports = lane.run(plan)
     if plan.by_key or not share_keys(reports):
         return reports, []
     require_sequence(plan.target)
     log.warning("keys come from several tasks and are brought together from now on", table=plan.target.table)
     targets.by_key = True
     spoiled = [file for report in reports for file in report.files]
-    return _reports(lane, replace(plan, by_key=True)), spoiled
-
-
-def _reports(lane: Lane, plan: EpochPlan) -> list[TaskReport]:
-    try:
-        return lane.run(plan)
-    except FrazilError:
-        raise
-    except Exception as failure:
-        raise unpack(failure) from failure
+    with unpacking():
+        return lane.run(replace(plan, by_key=True)), spoiled
 
 
 def _attempts(files: list[WrittenFile]) -> tuple[str, ...]:

@@ -19,9 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # what everybody calls it
 
 from frazil.engine.assemble import open_source
-from frazil.engine.carry import carrying, unpack
-from frazil.engine.worker import ArrowFunction
-from frazil.errors import FrazilError
+from frazil.engine.carry import carrying, unpacking
+from frazil.engine.worker import ArrowFunction, task_numbers
 from frazil.pipeline import KafkaSource, PipelineSpec
 from frazil.protocol.positions import Frontier, Partition, Slice
 from frazil.protocol.verify import Check, TableSeen
@@ -171,7 +170,7 @@ def read_offsets(reader: Reader, shares: Sequence[Sequence[Slice]], numbers: dic
     """The offsets of a share, as a task reads them from the source."""
 
     def run(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for task in (number for batch in tasks for number in batch.column(0).to_pylist()):
+        for task in task_numbers(tasks):
             with carrying():
                 for part in shares[task]:
                     slot = pa.scalar(numbers[part.topic, part.partition], pa.int32())
@@ -273,13 +272,10 @@ def _watched(spark: SparkSession, action: Callable[[], Answer], tell: Tell) -> A
     with ThreadPoolExecutor(1) as beside:
         future = beside.submit(run)
         try:
-            while not _is_done(future):
-                tell("offsets, in tasks", *_tasks(spark, group))
-            return future.result()
-        except FrazilError:
-            raise
-        except Exception as failure:
-            raise unpack(failure) from failure
+            with unpacking():
+                while not _is_done(future):
+                    tell("offsets, in tasks", *_tasks(spark, group))
+                return future.result()
         finally:
             if not future.done():
                 context.cancelJobGroup(group)

@@ -17,9 +17,9 @@ import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from frazil.engine.carry import carrying, unpack
-from frazil.engine.worker import ArrowFunction
-from frazil.errors import ConfigError, FrazilError, UndecodableRecord
+from frazil.engine.carry import carrying, unpacking
+from frazil.engine.worker import ArrowFunction, task_numbers
+from frazil.errors import ConfigError, UndecodableRecord
 from frazil.pipeline import PipelineSpec
 from frazil.protocol.plan import SourceObserved
 from frazil.protocol.positions import Frontier, Partition, Slice, Span, name_partition
@@ -110,12 +110,8 @@ def scan_marks(spark: SparkSession, source: Source, pipeline: str, span: Span) -
     shares = span.split(tasks, Frontier())
     find = _find(source.reader(Wants(keys=False, timestamps=False), span), shares)
     context.setJobGroup(f"frazil-{pipeline}-marks", f"{pipeline} · resolved times", interruptOnCancel=True)
-    try:
+    with unpacking():
         rows = spark.range(0, len(shares), 1, numPartitions=len(shares)).mapInArrow(find, _FOUND).collect()
-    except FrazilError:
-        raise
-    except Exception as failure:
-        raise unpack(failure) from failure
     found: dict[Partition, list[Mark]] = {}
     for topic, partition, offset, text in sorted(map(tuple, rows)):
         found.setdefault((topic, partition), []).append(Mark(offset, parse_time(text)))
@@ -124,11 +120,10 @@ def scan_marks(spark: SparkSession, source: Source, pipeline: str, span: Span) -
 
 def _find(reader: Reader, shares: Sequence[Sequence[Slice]]) -> ArrowFunction:
     def run(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in tasks:
-            for task in batch.column(0).to_pylist():
-                with carrying():
-                    found = [mark for part in shares[task] for mark in _marks_in(reader, part)]
-                yield pa.RecordBatch.from_pylist(found, schema=_FOUND_ARROW)
+        for task in task_numbers(tasks):
+            with carrying():
+                found = [mark for part in shares[task] for mark in _marks_in(reader, part)]
+            yield pa.RecordBatch.from_pylist(found, schema=_FOUND_ARROW)
 
     return run
 

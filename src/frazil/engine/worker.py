@@ -78,7 +78,7 @@ class TaskReport:
     truncated: bool = False
     """whether the source emptied its table"""
     key_hashes: str = ""
-    """of all keys that it had, in base64"""
+    """of all keys that it had, in base64; none where each key can be in one task only"""
     leader_epochs: dict[Partition, int] = field(default_factory=dict)
     lows: dict[Partition, int] = field(default_factory=dict)
     """the first offsets of changes that are not due yet"""
@@ -122,7 +122,7 @@ def run_native(plan: EpochPlan) -> ArrowFunction:
     """The native lane: the task's whole share, from broker to files, in one process."""
 
     def run(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for task in _task_numbers(tasks):
+        for task in task_numbers(tasks):
             with carrying():
                 report = _run_share(plan, task)
             yield _report_batch(report)
@@ -138,7 +138,7 @@ def run_source(plan: EpochPlan, tell: Callable[[str], None]) -> ArrowFunction:
     """
 
     def run(tasks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for task in _task_numbers(tasks):
+        for task in task_numbers(tasks):
             with carrying():
                 report = TaskReport(task)
                 dead = _Dead(plan, task)
@@ -240,6 +240,7 @@ class _Rows:
 
     def __init__(self, plan: EpochPlan, name: FileName, report: TaskReport) -> None:
         self._report = report
+        self._keys_are_together = plan.by_key
         kind = TableWriter if plan.target.changes is None else ChangeWriter
         self._writer = kind(plan.target, name)
 
@@ -253,7 +254,8 @@ class _Rows:
         if isinstance(self._writer, ChangeWriter):
             report.landed, report.deleted = self._writer.landed, self._writer.deleted
             report.truncated = self._writer.truncated
-            report.key_hashes = b64encode(self._writer.key_hashes().tobytes()).decode()
+            if not self._keys_are_together:
+                report.key_hashes = b64encode(self._writer.key_hashes().tobytes()).decode()
         else:
             report.landed = report.taken
 
@@ -302,7 +304,8 @@ def _label(share: Sequence[Slice]) -> str:
     return f"{first.topic}-{first.partition}-{first.start}-{first.end}{more}"
 
 
-def _task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """The shares that a task was given, out of the one column of its rows."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 

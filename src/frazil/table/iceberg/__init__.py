@@ -2,7 +2,6 @@
 
 from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalog_conf
 from frazil.table.iceberg.contents import Contents, ReferencedFile
-from frazil.table.iceberg.keys import old_columns
 from frazil.table.iceberg.schema import spark_to_iceberg
 from frazil.table.iceberg.settings import new_table_properties, with_delete_settings, with_settings
 from frazil.table.iceberg.table import IcebergTable
@@ -14,7 +13,6 @@ __all__ = [
     "ReferencedFile",
     "TableWish",
     "new_table_properties",
-    "old_columns",
     "spark_catalog_conf",
     "spark_to_iceberg",
     "with_delete_settings",

@@ -23,7 +23,6 @@ from pyiceberg.schema import Schema
 from frazil.changes import ChangeTarget
 from frazil.errors import ConfigError, SchemaMismatch
 from frazil.pipeline.keys import partitions_by_key
-from frazil.table.files import WriteTarget
 
 _DELETES_SINCE = 2
 
@@ -45,14 +44,6 @@ def change_target(
         + ", and none of its specs is unpartitioned",
         "let frazil create the table, add the partition columns to table.keys, or use a source with before images",
     )
-
-
-def old_columns(target: WriteTarget) -> tuple[str, ...]:
-    """The columns whose old values say which partition a row was in."""
-    spec = PartitionSpec.model_validate_json(target.spec_json)
-    schema = Schema.model_validate_json(target.schema_json)
-    names = {schema.find_column_name(field.source_id) or "" for field in spec.fields}
-    return tuple(field.name for field in schema.fields if any(n.split(".")[0] == field.name for n in names))
 
 
 def require_same_keys(table: str, keys: Sequence[str], schema: Schema) -> None:
