@@ -340,8 +340,7 @@ class _Fates:
     def stop(self, images: Images, place: int, words: str, remedy: str) -> None:
         images.codes[place] = Code.DEAD
         position = int(images.positions[place])
-        origin = f"{self.records.topic}[{self.records.partition}] offset {self.records.offsets[position]}"
-        self.stops[position] = UndecodableRecord(f"{origin} {words}", remedy)
+        self.stops[position] = UndecodableRecord(f"{self.records.place(position)} {words}", remedy)
 
     def origin(self, images: Images, place: int) -> dict[str, object]:
         records, position = self.records, images.positions[place]

@@ -21,6 +21,7 @@ from pyiceberg.types import BinaryType, IcebergType, StringType, StructType, UUI
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from frazil.pipeline.terms import quoted
 from frazil.spark import jvm
 from frazil.table.files import WriteTarget, WrittenFile
 from frazil.write.partition import path_to
@@ -90,8 +91,7 @@ def gathered(session: SparkSession, rows: DataFrame, target: WriteTarget) -> Dat
 
 def gathered_by_key(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The same changes, those of one key in one task."""
-    columns = [f"`{name.replace('`', '``')}`" for name in keys]
-    return changes.repartition(changes.sparkSession.sparkContext.defaultParallelism, *columns)
+    return changes.repartition(changes.sparkSession.sparkContext.defaultParallelism, *map(quoted, keys))
 
 
 def _keys(session: SparkSession, rows: DataFrame, target: WriteTarget) -> dict[str, str]:
@@ -118,7 +118,7 @@ def _fields(target: WriteTarget) -> list[PartitionField]:
 
 def _key(session: SparkSession, rows: DataFrame, names: list[str], field: PartitionField, kind: IcebergType) -> str:
     """An expression that is the same for all rows of a partition value."""
-    path = ".".join("`" + name.replace("`", "``") + "`" for name in names)
+    path = ".".join(map(quoted, names))
     match field.transform:
         case IdentityTransform():
             return path

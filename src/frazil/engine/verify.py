@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from frazil.engine.offsets import compare_offsets
 from frazil.errors import StorageUnavailable, TableChanged
 from frazil.pipeline import PipelineSpec
+from frazil.pipeline.terms import quoted
 from frazil.protocol.verify import (
     Check,
     FilesSeen,
@@ -73,7 +74,7 @@ def verify_pipeline(
 
 def _keys(spec: PipelineSpec, spark: SparkSession, anchor: _Look) -> Check:
     """Reads the key of every live row and looks for doubles."""
-    columns = ", ".join(f"`{name.replace('`', '``')}`" for name in spec.table.keys)
+    columns = ", ".join(map(quoted, spec.table.keys))
     table = f"{anchor.contents.sql_name} VERSION AS OF {anchor.contents.snapshot_id}"
     doubled = spark.sql(f"SELECT {columns} FROM {table} GROUP BY {columns} HAVING count(*) > 1")
     sample = [", ".join(map(str, row)) for row in doubled.limit(_NAMED).collect()]

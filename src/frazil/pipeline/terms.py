@@ -102,6 +102,11 @@ def unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
 
 
+def quoted(name: str) -> str:
+    """The name as SQL takes it, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
 def _fitting(transform: AnyTransform) -> str:
     match transform:
         case HourTransform():

@@ -14,9 +14,10 @@ from frazil.engine.recover import Recovery
 from frazil.journal import Recorded
 from frazil.pipeline import PipelineSpec
 from frazil.protocol import entries
-from frazil.protocol.positions import Frontier, Span, name_partition
+from frazil.protocol.positions import Frontier, name_partition
 from frazil.protocol.recovery import orphan_kind
 from frazil.protocol.start import Begin, Decision, Resume, Stop, Wait
+from frazil.serve.report import span_words
 
 
 def journal_table(spec: PipelineSpec, recorded: Sequence[Recorded]) -> Grid:
@@ -83,7 +84,7 @@ def recovery_lines(spec: PipelineSpec, found: Recovery) -> Iterator[str]:
             if begun.winners
             else "began and was not noted as landed"
         )
-        yield f"epoch {begun.epoch} ({begun.token}) {said}: {_span(begun.span)}"
+        yield f"epoch {begun.epoch} ({begun.token}) {said}: {span_words(begun.span)}"
     for leftovers in found.leftovers:
         for path in leftovers.kept:
             yield f"keeps   {path}: it had landed"
@@ -100,7 +101,7 @@ def _prospect(decision: Decision) -> str:
     match decision:
         case Resume():
             lacking = [
-                f"{table} gives up {_span(a.given_up)}" for table, a in decision.amends.items() if a.given_up
+                f"{table} gives up {span_words(a.given_up)}" for table, a in decision.amends.items() if a.given_up
             ]
             return ", ".join([f"goes on at {_at(decision.frontier)}", *lacking])
         case Begin():
@@ -119,7 +120,7 @@ def _facts(entry: entries.Entry) -> str:
             fields = [*(f"+{name}" for name in entry.fields_added), *(f"-{name}" for name in entry.fields_removed)]
             return f"{entry.table} from schema {entry.old_schema_id} to {entry.new_schema_id}: {' '.join(fields)}"
         case entries.EpochBegun():
-            return f"{entry.span.records:,} offsets: {_span(entry.span)}"
+            return f"{entry.span.records:,} offsets: {span_words(entry.span)}"
         case entries.FilesWritten():
             size, rows = sum(file.size for file in entry.files), sum(file.rows for file in entry.files)
             return f"{len(entry.files)} files, {rows:,} rows, {size:,} bytes"
@@ -134,10 +135,6 @@ def _facts(entry: entries.Entry) -> str:
             return f"number {entry.number}, {entry.entries:,} entries, {len(entry.incomplete)} epochs incomplete"
         case _:
             return ""
-
-
-def _span(span: Span) -> str:
-    return " ".join(f"{name_partition(p)} {r}" for p, r in sorted(span.ranges.items()))
 
 
 def _at(frontier: Frontier) -> str:

@@ -111,7 +111,8 @@ def history_table(spec: PipelineSpec, records: Sequence[CommitRecord]) -> Grid:
     return grid
 
 
-def _span(span: Span) -> str:
+def span_words(span: Span) -> str:
+    """In one line, partition by partition."""
     return " ".join(f"{name_partition(p)} {r}" for p, r in sorted(span.ranges.items()))
 
 
@@ -120,7 +121,7 @@ def _facts(record: CommitRecord) -> Iterator[str]:
     if record.resolved:
         yield f"resolved {_resolved_words(record.resolved)}"
     if record.span:
-        yield _span(record.span)
+        yield span_words(record.span)
     if record.counts.deleted:
         yield f"{record.counts.deleted:,} deleted"
     if record.counts.collapsed:
@@ -132,9 +133,9 @@ def _facts(record: CommitRecord) -> Iterator[str]:
     if record.counts.dead:
         yield f"{record.counts.dead:,} dead letters"
     if record.skipped:
-        yield f"skipped {_span(record.skipped)}"
+        yield f"skipped {span_words(record.skipped)}"
     if record.given_up:
-        yield f"rolled back, given up {_span(record.given_up)}"
+        yield f"rolled back, given up {span_words(record.given_up)}"
     if record.rewound_from is not None:
         yield "rolled back, rewound"
 

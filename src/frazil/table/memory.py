@@ -219,7 +219,7 @@ class MemoryTable:
         number = base.sequence_number + 1
         register = proposal.register.at(number, number)
         if proposal.replaces:
-            files = [file for file in files if file.content == "data"]
+            files = [file for file in files if file.is_data]
         self._push(proposal.summary, tuple(file.path for file in files), register, replaces=proposal.replaces)
         registers = {**self._state.registers, proposal.writer: register.encode()}
         self._state = replace(self._state, registers=registers)

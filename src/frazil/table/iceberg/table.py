@@ -104,8 +104,8 @@ class IcebergTable:
 
     def _update(self, transaction: Any, table: Any, files: Sequence[WrittenFile], replaces: bool) -> Any:
         """The files as Iceberg's own kind of change to a table."""
-        rows = [self._content_file(table, file) for file in files if file.content == "data"]
-        deletes = [self._content_file(table, file) for file in files if file.content != "data" and not replaces]
+        rows = [self._content_file(table, file) for file in files if file.is_data]
+        deletes = [self._content_file(table, file) for file in files if not file.is_data and not replaces]
         if replaces:
             everything = self._jvm.org.apache.iceberg.expressions.Expressions.alwaysTrue()
             update = transaction.newOverwrite().overwriteByRowFilter(everything)
