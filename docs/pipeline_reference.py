@@ -54,7 +54,7 @@ def _sections() -> Iterator[tuple[str, type[Section]]]:
             yield '`[source]` with `type = "files"`', FilesSource
             yield '`[source]` with `type = "generator"`', GeneratorSource
         else:
-            yield f"`[{name}]`{optional}", next(m for m in _models(field.annotation))
+            yield f"`[{field.alias or name}]`{optional}", next(m for m in _models(field.annotation))
 
 
 def _models(annotation: Any) -> Iterator[type[Section]]:

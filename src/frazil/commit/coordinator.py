@@ -16,6 +16,7 @@ from frazil.commit.outcome import EpochOutcome, Landed, Started
 from frazil.commit.world import World
 from frazil.errors import CatalogUnavailable, Fenced, InvalidState, TableChanged
 from frazil.protocol.commit import Proposal, TableObserved, fenced, register_changed
+from frazil.protocol.layout import MixedEpoch
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
 from frazil.protocol.register import Epoch, Register, batch_id, start_id
 from frazil.protocol.retry import COMMIT, Backoff
@@ -33,6 +34,7 @@ from frazil.protocol.start import (
 )
 from frazil.protocol.summary import NO_COUNTS, Action, Counts, EpochSummary
 from frazil.table import Table, WrittenFile
+from frazil.table.files import shape_of
 
 log = structlog.get_logger()
 
@@ -50,6 +52,7 @@ class Coordinator:
         *,
         interval_s: float,
         heartbeat_s: float | None = None,
+        mixed_epoch: MixedEpoch = "split",
         world: World | None = None,
         backoff: Backoff = COMMIT,
     ) -> None:
@@ -61,6 +64,7 @@ class Coordinator:
         self._backoff = backoff
         self._interval_s = interval_s
         self._heartbeat_s = heartbeat_s
+        self._mixed_epoch = mixed_epoch
         self._registers: dict[str, Register] = {}
         self._uuids: dict[str, str] = {}
         self._absorbed: EpochOutcome | None = None
@@ -319,7 +323,7 @@ class Coordinator:
             register,
             summary.properties(),
             replaces=action == "overwrite",
-            layouts=frozenset(file.layout for file in files if file.is_data),
+            shape=shape_of(files, self._mixed_epoch, replaces=action == "overwrite"),
             holds=amends.holds if amends else None,
         )
         self._registers[table.name] = land(table, proposal, files, self._world, self._backoff)

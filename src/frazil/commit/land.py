@@ -5,7 +5,7 @@
 3. It landed: done. Another coordinator took over: stop. It has not landed: wait a little, and try again with
    the same files. An attempt that was thought lost may land meanwhile; the judgement then says so.
 4. An earlier commit of ours landed late: what was planned without it is given up.
-5. The table was altered: what was written for it as it was is given up, and written again.
+5. The table was altered so that what was written for it as it was does not fit: it is given up, and written again.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def land(
                     f"{table.name}: a commit of epoch {found.epoch}, given up for lost, has landed after all",
                     "what follows is planned again behind it",
                 ) from cause
-            case Altered(found=layout):
-                raise altered(table.name, proposal, layout) from cause
+            case Altered() as misfit:
+                raise altered(table.name, proposal, misfit) from cause
             case Unexpected(error=terminal):
                 raise terminal from cause
             case Proceed():
@@ -81,7 +81,7 @@ def _probe(table: Table, proposal: Proposal, cause: Exception, world: World, bac
     for failures in range(1, backoff.attempts + 1):
         try:
             table.check_head()
-            return table.observe(proposal.writer)
+            return table.observe(proposal.writer, proposal)
         except CatalogUnavailable as silence:
             log.warning("catalog gives no answer", table=table.name, attempt=failures, error=_brief(silence))
             if failures < backoff.attempts:

@@ -151,6 +151,7 @@ class Engine:
             parts.sides,
             interval_s=spec.epoch.interval,
             heartbeat_s=None if spec.epoch.heartbeat == "off" else spec.epoch.heartbeat,
+            mixed_epoch=spec.schema_.mixed_epoch,
             world=World(stop=self.stop, process=this_process()),
         )
         self._logbook = Logbook(parts.journal, self._coordinator, [*parts.sides, parts.anchor])

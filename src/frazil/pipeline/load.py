@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from frazil.errors import ConfigError, UnsupportedCatalog
@@ -120,13 +121,17 @@ def _nearest(location: list[str]) -> str:
 
 def all_keys() -> list[str]:
     """Every key a pipeline file may have, as dotted paths."""
-    return [f"{section}.{key}" for section in PipelineSpec.model_fields for key in _keys_at([section])]
+    return [f"{section}.{key}" for section in _sections() for key in _keys_at([section])]
+
+
+def _sections() -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in PipelineSpec.model_fields.items()}
 
 
 def _keys_at(section: list[str]) -> list[str]:
     if not section:
-        return list(PipelineSpec.model_fields)
-    field = PipelineSpec.model_fields.get(section[0])
+        return list(_sections())
+    field = _sections().get(section[0])
     if field is None or len(section) > 1:
         return []
     names: dict[str, None] = {}

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from frazil.changes import Decimals, Envelope, KeyFormat, Resolved, Truncate, UnknownOp
 from frazil.pipeline.aliases import without_aliases
 from frazil.pipeline.values import Duration, FieldList, Size
+from frazil.protocol.layout import MixedEpoch
 
 
 class Section(BaseModel):
@@ -270,6 +271,13 @@ class ChangesSection(Section):
     """a snapshot for each resolved time of a changefeed, for the latest, or off; each with cockroachdb if absent"""
 
 
+class SchemaSection(Section):
+    """What happens when somebody alters a table."""
+
+    mixed_epoch: MixedEpoch = "split"
+    """epochs under way when it is altered: split: they land as written; next-epoch: they are written again"""
+
+
 class CatalogSection(Section):
     """Which catalog keeps the table."""
 
@@ -362,6 +370,7 @@ class PipelineSpec(Section):
     transform: TransformSection | None = None
     table: TableSection
     changes: ChangesSection = ChangesSection()
+    schema_: SchemaSection = Field(default=SchemaSection(), alias="schema")
     catalog: CatalogSection = CatalogSection()
     epoch: EpochSection = EpochSection()
     journal: JournalSection = JournalSection()

@@ -12,8 +12,9 @@ Failure matrix. Columns: what `judge` finds. Rows: when it is asked.
                                          (yet): same files,
                                          try again
 
-The predecessor under another schema, partition spec or sort order than the files were written for is `Altered`,
-whenever it is found: the epoch is written again for the table as it is now.
+The predecessor under another schema, partition spec or sort order than the files were written for is `Proceed` if
+they may land as they are, else `Altered`, whenever it is found: the epoch is written again for the table as it is
+now. `protocol/layout.py` has the rules.
 
 A table that was rolled back takes no commit, but one: the start of a coordinator whose user said what to do about
 it (`protocol/start.py`). That one names what it saw the head hold, and lands only while the head holds just that.
@@ -26,11 +27,12 @@ after its epoch was planned anew, is the one that follows: the new plan is the o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from frazil.errors import Fenced as FencedError
 from frazil.errors import TableAltered, TableChanged, TerminalError
+from frazil.protocol.layout import Former, Layout, Shape
 from frazil.protocol.positions import Frontier, Span
 from frazil.protocol.register import Register
 
@@ -50,18 +52,6 @@ class Sign:
     timestamp_ms: int
     process: str = ""
     interval_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What files are written for; anybody may alter it at any moment."""
-
-    schema_id: int = 0
-    spec_id: int = 0
-    sort_order_id: int = 0
-
-    def __str__(self) -> str:
-        return f"schema {self.schema_id}, partition spec {self.spec_id}, sort order {self.sort_order_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +76,9 @@ class TableObserved:
     sign: Sign | None = None
     has_rows: bool = False
     """whoever wrote them"""
-    layout: Layout = Layout()
+    layout: Layout = field(default_factory=Layout)
+    formers: frozenset[Former] = frozenset()
+    """what it says of earlier layouts that files of a proposal were written for"""
     other_writers: tuple[str, ...] = ()
     """pipelines that have a register in the table, looked up where this one has none"""
     held: Held | None = None
@@ -104,8 +96,8 @@ class Proposal:
     summary: Mapping[str, str]
     replaces: bool = False
     """whether all rows that are in the table go, as after a TRUNCATE at the source"""
-    layouts: frozenset[Layout] = frozenset()
-    """those its files were written for: one, or none without files"""
+    shape: Shape = field(default_factory=Shape)
+    """what its files were written for"""
     holds: Frontier | None = None
     """what the head of a rolled-back table was seen to hold, in a start that makes amends for it"""
 
@@ -143,9 +135,10 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class Altered:
-    """The files were written for another schema, partition spec or sort order than the table now has."""
+    """The files do not fit the schema, partition spec or sort order that the table now has."""
 
     found: Layout
+    misfit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +158,7 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
     2. our own batch id comes first: it is in, whoever landed it;
     3. then a newer coordinator;
     4. then the predecessor, by value, and still part of the table's history; or gone from it as the start saw;
-    5. with it, that the files were written for the table as it is;
+    5. with it, that the files were written for the table as it is, or fit it all the same;
     6. then a later commit of our own.
     """
     if seen.uuid != proposal.table_uuid:
@@ -180,7 +173,8 @@ def judge(seen: TableObserved, proposal: Proposal) -> Verdict:
     if seen.standing is not Standing.ROLLED_BACK and proposal.holds is not None:
         return Unexpected(restored(seen))
     if found == proposal.predecessor:
-        return Proceed() if proposal.layouts <= {seen.layout} else Altered(seen.layout)
+        misfit = proposal.shape.misfit(seen.layout, seen.formers)
+        return Altered(seen.layout, misfit) if misfit else Proceed()
     if found is not None and proposal.is_overtaken_by(found):
         return Overtaken(found)
     return Unexpected(register_changed(seen, proposal.writer, proposal.predecessor))
@@ -198,11 +192,10 @@ def fenced(table: str, found: Register) -> FencedError:
     )
 
 
-def altered(table: str, proposal: Proposal, found: Layout) -> TableAltered:
-    written = "; ".join(sorted(map(str, proposal.layouts)))
+def altered(table: str, proposal: Proposal, verdict: Altered) -> TableAltered:
     return TableAltered(
         f"{table} was altered while epoch {proposal.register.epoch} was written: "
-        f"its files have {written}, the table has {found}",
+        f"its files have {proposal.shape}, the table has {verdict.found}; {verdict.misfit}",
         "the epoch is written again for the table as it is now; its first files are not committed",
     )
 

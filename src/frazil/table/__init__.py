@@ -25,8 +25,8 @@ class Table(Protocol):
         """Namespace and table, as the user wrote it."""
         ...
 
-    def observe(self, writer: str) -> TableObserved:
-        """Loads the table afresh and tells what it says of `writer`."""
+    def observe(self, writer: str, proposal: Proposal | None = None) -> TableObserved:
+        """Loads the table afresh and tells what it says of `writer`, and of what a proposal was written for."""
         ...
 
     def commit(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:

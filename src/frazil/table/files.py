@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from frazil.changes import ChangeTarget
 from frazil.errors import InvalidState
-from frazil.protocol.commit import Layout
+from frazil.protocol.layout import Deletes, Layout, MixedEpoch, Shape
 
 MIB = 1024 * 1024
 
@@ -157,6 +157,16 @@ class WrittenFile:
         if self.equality_ids:
             content_file["equality-ids"] = list(self.equality_ids)
         return json.dumps(content_file)
+
+
+def shape_of(files: Sequence[WrittenFile], mixed: MixedEpoch, *, replaces: bool = False) -> Shape:
+    """What the files of a commit were written for; one that replaces all rows leaves its deletes out."""
+    deletes = [file for file in files if not file.is_data and not replaces]
+    return Shape(
+        frozenset(file.layout for file in files if file.is_data),
+        frozenset(Deletes(file.layout, frozenset(file.equality_ids), not file.partition) for file in deletes),
+        mixed,
+    )
 
 
 def _java_map(metric: Mapping[int, Any]) -> dict[str, list[Any]]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from frazil.errors import CatalogUnavailable
-from frazil.protocol.commit import Held, Layout, Proceed, Proposal, Standing, TableObserved, judge
+from frazil.protocol.commit import Held, Proceed, Proposal, Standing, TableObserved, judge
+from frazil.protocol.layout import Former, Layout
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_sign
 from frazil.table.files import WrittenFile
@@ -55,6 +56,7 @@ class _State:
     registers: Mapping[str, str] = field(default_factory=dict)
     """as text, as a real table keeps them: what does not survive encoding is lost here too"""
     layout: Layout = field(default_factory=Layout)
+    formers: frozenset[Former] = frozenset()
 
     def lineage(self) -> list[Snapshot]:
         """The head and its ancestors, oldest first."""
@@ -93,7 +95,7 @@ class MemoryTable:
     def name(self) -> str:
         return self._name
 
-    def observe(self, writer: str) -> TableObserved:
+    def observe(self, writer: str, proposal: Proposal | None = None) -> TableObserved:
         if self.silences > 0:
             self.silences -= 1
             raise CatalogUnavailable(f"{self._name} gave no answer")
@@ -178,9 +180,22 @@ class MemoryTable:
         """Makes a snapshot that is still listed the current one."""
         self._state = replace(self._state, head=snapshot_id)
 
-    def alter(self, layout: Layout) -> None:
-        """Gives the table another schema, partition spec or sort order."""
-        self._state = replace(self._state, layout=layout)
+    def alter(self, layout: Layout, misfit: str = "", changed: frozenset[int] = frozenset()) -> None:
+        """Gives the table another schema, partition spec or sort order.
+
+        `misfit` says why files of earlier ones cannot be read any more, `changed` which of their columns changed.
+        """
+        state = self._state
+        formers = {
+            Former(each.layout, each.misfit or misfit, each.changed | changed)
+            for each in state.formers | {Former(state.layout)}
+            if each.layout != layout
+        }
+        self._state = replace(state, layout=layout, formers=frozenset(formers))
+
+    def forget_formers(self) -> None:
+        """Expires the schemas and partition specs that the table had before."""
+        self._state = replace(self._state, formers=frozenset())
 
     def recreate(self) -> None:
         """Drops the table and creates it again under the same name."""
@@ -203,6 +218,7 @@ class MemoryTable:
             standing=standing,
             sign=None if carrier is None else read_sign(carrier.timestamp_ms, carrier.summary.get),
             layout=state.layout,
+            formers=state.formers,
             other_writers=() if register is not None else tuple(sorted(state.registers)),
             held=_held(state, writer, register) if standing is Standing.ROLLED_BACK else None,
         )

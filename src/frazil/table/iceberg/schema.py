@@ -158,7 +158,7 @@ def _type_problems(name: str, declared: IcebergType, actual: IcebergType) -> lis
             if actual.value_required and not declared.value_required:
                 return [*keys, _nullable(f"{name}.value")]
             return keys + _type_problems(f"{name}.value", declared.value_type, actual.value_type)
-        case _ if declared == actual or _widens(declared, actual):
+        case _ if declared == actual or _fits(declared, actual):
             return []
         case _:
             return [f"column {name} is {declared} as declared, but {actual} in the table"]
@@ -168,7 +168,7 @@ def _nullable(name: str) -> str:
     return f"column {name} may be null as declared, but not in the table"
 
 
-def _widens(declared: IcebergType, actual: IcebergType) -> bool:
+def _fits(declared: IcebergType, actual: IcebergType) -> bool:
     """Whether every declared value is a value of the table's type as well, or is refused by itself.
 
     Spark shows UUIDs as texts and bytes of a fixed length as bytes, so that both may come out of a query.
@@ -176,12 +176,17 @@ def _widens(declared: IcebergType, actual: IcebergType) -> bool:
     match declared, actual:
         case (StringType(), UUIDType()) | (BinaryType(), FixedType()):
             return True
-        case IntegerType(), LongType():
-            return True
-        case FloatType(), DoubleType():
+        case _:
+            return widens(declared, actual)
+
+
+def widens(narrow: IcebergType, wide: IcebergType) -> bool:
+    """Whether Iceberg reads values of the one type as values of the other."""
+    match narrow, wide:
+        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
             return True
         case DecimalType(), DecimalType():
-            return declared.scale == actual.scale and declared.precision <= actual.precision
+            return narrow.scale == wide.scale and narrow.precision <= wide.precision
         case _:
             return False
 

@@ -30,7 +30,6 @@ from frazil.errors import CatalogUnavailable, TableDamaged
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.commit import (
     Held,
-    Layout,
     Proceed,
     Proposal,
     Sign,
@@ -39,10 +38,12 @@ from frazil.protocol.commit import (
     Verdict,
     judge,
 )
+from frazil.protocol.layout import Former, Layout
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_sign
 from frazil.spark import ensure_callbacks, jvm
 from frazil.table.files import WriteTarget, WrittenFile
+from frazil.table.iceberg.former import former
 from frazil.table.iceberg.keys import change_target
 from frazil.table.iceberg.leftovers import files_below, referenced_paths, unreferenced_metadata
 from frazil.table.iceberg.settings import data_location, with_delete_settings, with_settings
@@ -80,14 +81,14 @@ class IcebergTable:
     def name(self) -> str:
         return self._name
 
-    def observe(self, writer: str) -> TableObserved:
+    def observe(self, writer: str, proposal: Proposal | None = None) -> TableObserved:
         with self._answering("did not answer"):
-            return self._observed(self._load(), writer)
+            return self._observed(self._load(), writer, proposal)
 
     def commit(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
         table = self._load()
         transaction = table.newTransaction()
-        guard = Guard(proposal, lambda: self._observed(transaction.table(), proposal.writer))
+        guard = Guard(proposal, lambda: self._observed(transaction.table(), proposal.writer, proposal))
         update = self._update(transaction, table, files, proposal.replaces)
         for key, value in proposal.summary.items():
             update.set(key, value)
@@ -231,11 +232,13 @@ class IcebergTable:
     def _load(self) -> Any:
         return self._load_java()
 
-    def _observed(self, table: Any, writer: str) -> TableObserved:
+    def _observed(self, table: Any, writer: str, proposal: Proposal | None) -> TableObserved:
         head = table.currentSnapshot()
         text = table.properties().get(REGISTER_PROPERTY + writer)
         register = None if text is None else Register.decode(text)
         standing = Standing.ANCESTOR if register is None else self._standing(table, head, register)
+        layout = Layout(table.schema().schemaId(), table.spec().specId(), table.sortOrder().orderId())
+        strangers = frozenset() if proposal is None else proposal.shape.strangers(layout)
         return TableObserved(
             table=self._name,
             uuid=table.uuid().toString(),
@@ -245,8 +248,20 @@ class IcebergTable:
             standing=standing,
             sign=None if register is None else _sign(table, register),
             other_writers=() if register is not None else _writers(table.properties()),
-            layout=Layout(table.schema().schemaId(), table.spec().specId(), table.sortOrder().orderId()),
+            layout=layout,
+            formers=frozenset(self._former(table, each) for each in strangers),
             held=_held(table, writer, register) if register and standing is Standing.ROLLED_BACK else None,
+        )
+
+    def _former(self, table: Any, layout: Layout) -> Former:
+        """What the table's own metadata says of a layout that it had before."""
+        iceberg = self._jvm.org.apache.iceberg
+        schema, spec = table.schemas().get(layout.schema_id), table.specs().get(layout.spec_id)
+        return former(
+            layout,
+            None if schema is None else Schema.model_validate_json(iceberg.SchemaParser.toJson(schema)),
+            None if spec is None else PartitionSpec.model_validate_json(iceberg.PartitionSpecParser.toJson(spec)),
+            Schema.model_validate_json(iceberg.SchemaParser.toJson(table.schema())),
         )
 
     def _standing(self, table: Any, head: Any, register: Register) -> Standing:
