@@ -77,7 +77,7 @@ class WrittenEpoch:
 
 @dataclass
 class Targets:
-    """What workers must know about the tables, looked up now and then: users evolve tables."""
+    """What workers must know about the tables, looked up now and then, and when one was seen altered."""
 
     parts: Assembly
     dead_floor: Frontier
@@ -89,7 +89,7 @@ class Targets:
     refresh_s: float = 30.0
 
     def current(self) -> tuple[WriteTarget, WriteTarget | None]:
-        if self._found is None or time.monotonic() - self._found_at > self.refresh_s:
+        if self._found is None or self._is_stale(*self._found):
             dead = self.parts.dead_letters
             self._found = (
                 self.parts.anchor_target(),
@@ -97,6 +97,12 @@ class Targets:
             )
             self._found_at = time.monotonic()
         return self._found
+
+    def _is_stale(self, anchor: WriteTarget, dead: WriteTarget | None) -> bool:
+        if time.monotonic() - self._found_at > self.refresh_s:
+            return True
+        known = [(self.parts.anchor, anchor), (self.parts.dead_letters, dead)]
+        return any(table and target and table.layout_seen != target.layout for table, target in known)
 
 
 def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> WrittenEpoch:

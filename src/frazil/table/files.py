@@ -74,6 +74,12 @@ class WriteTarget:
     deletes: DeleteSettings | None = None
     """how delete files look; None for as data files do"""
 
+    @property
+    def layout(self) -> Layout:
+        """What the table was like when it was looked up."""
+        spec_id, order_id = json.loads(self.spec_json)["spec-id"], json.loads(self.sort_order_json)["order-id"]
+        return Layout(self.schema_id, spec_id, order_id)
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:

@@ -75,6 +75,8 @@ class IcebergTable:
         self._name = name
         self._load_java = load
         self._unavailable = unavailable
+        self.layout_seen: Layout | None = None
+        """what it was like when it was last observed, which every commit does"""
         self._mapper = self._jvm.org.apache.iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
 
     @property
@@ -238,6 +240,7 @@ class IcebergTable:
         register = None if text is None else Register.decode(text)
         standing = Standing.ANCESTOR if register is None else self._standing(table, head, register)
         layout = Layout(table.schema().schemaId(), table.spec().specId(), table.sortOrder().orderId())
+        self.layout_seen = layout
         strangers = frozenset() if proposal is None else proposal.shape.strangers(layout)
         return TableObserved(
             table=self._name,
