@@ -127,11 +127,11 @@ def test_a_take_over_right_after_the_side_table_s_commit_is_seen_before_the_anch
     late = shop.write(one)
     observe, looks = shop.dead.observe, []
 
-    def observe_late(writer: str) -> Any:
+    def observe_late(writer: str, *about: Any) -> Any:
         looks.append(writer)
         if len(looks) == 1:
             other.start(fail, take_over=True)
-        return observe(writer)
+        return observe(writer, *about)
 
     shop.dead.observe = observe_late
     with pytest.raises(Fenced, match=other.id):

@@ -17,11 +17,13 @@ from frazil.errors import (
     TableChanged,
     TableDamaged,
 )
-from frazil.protocol.commit import Layout, Proposal
+from frazil.protocol.commit import Proposal
+from frazil.protocol.layout import Layout
 from frazil.protocol.positions import Frontier, Position
 from frazil.protocol.register import BatchId, Epoch, Generation, Register
 from frazil.protocol.retry import Backoff
 from frazil.table import WrittenFile
+from frazil.table.files import shape_of
 from frazil.table.memory import Fault, MemoryTable
 
 PATIENCE = Backoff(base_s=0.1, max_s=5.0, attempts=4)
@@ -110,12 +112,21 @@ def test_when_attempts_run_out_it_says_conflict_and_keeps_the_files(shop: Any, t
 
 def test_files_for_a_table_that_was_altered_are_not_sent_again(shop: Any, table: MemoryTable) -> None:
     """COMMIT-05, FAULT-41: a retry with the same files could never land."""
-    written = replace(epoch_1(table), layouts=frozenset(file.layout for file in FILES))
+    written = replace(epoch_1(table), shape=shape_of(FILES, "split"))
     table.faults.append(Fault.REFUSED)
-    table.alter(Layout(schema_id=1))
-    with pytest.raises(TableAltered, match=r"schema 0, .* the table has schema 1"):
+    table.alter(Layout(schema_id=1), misfit="a column is required now")
+    with pytest.raises(TableAltered, match=r"schema 0, .* the table has schema 1, .*; a column is required now"):
         land(table, written, FILES, shop.world(), PATIENCE)
     assert (table.live_paths, table.deleted, shop.clock.slept_s) == ([], set(), [])
+
+
+def test_files_that_fit_a_table_that_was_altered_are_sent_again(shop: Any, table: MemoryTable) -> None:
+    """SCHEMA-08: the look after an error judges them as the commit does."""
+    written = replace(epoch_1(table), shape=shape_of(FILES, "split"))
+    table.faults.append(Fault.REFUSED)
+    table.alter(Layout(schema_id=1))
+    assert land(table, written, FILES, shop.world(), PATIENCE) == register(table, 1)
+    assert table.live_paths == ["one.parquet"]
 
 
 def test_a_delayed_commit_that_lands_between_probe_and_retry_is_recognised(shop: Any, table: MemoryTable) -> None:

@@ -38,6 +38,7 @@ class Stage(Protocol):
     def roll_back(self) -> None: ...
     def recreate(self) -> None: ...
     def alter(self, what: str) -> None: ...
+    def forget_former_layouts(self) -> None: ...
     def before_swap(self, deed: Callable[[], None]) -> None: ...
     def lose_next_reply(self) -> None: ...
     def refuse_next(self, times: int) -> None: ...
@@ -63,7 +64,8 @@ class MemoryStage:
     def write_changes(self, *ids: int) -> list[WrittenFile]:
         """One row for each id, and deletes of the rows that they had before."""
         rows, deletes = self.write(len(ids)), self.write(len(ids))
-        return [rows, replace(deletes, content="equality-deletes", equality_ids=(1,))]
+        partition = (0,) if deletes.spec_id else ()
+        return [rows, replace(deletes, content="equality-deletes", equality_ids=(1,), partition=partition)]
 
     def live_paths(self) -> list[str]:
         return self.table.live_paths
@@ -83,8 +85,13 @@ class MemoryStage:
 
     def alter(self, what: str) -> None:
         now = self.table.observe("pipe").layout
-        name = {"schema": "schema_id", "partitioning": "spec_id", "order": "sort_order_id"}[what]
-        self.table.alter(replace(now, **{name: getattr(now, name) + 1}))
+        name = {"partitioning": "spec_id", "order": "sort_order_id"}.get(what, "schema_id")
+        misfit = "they have no column must" if what == "required" else ""
+        changed = frozenset({1}) if what == "key" else frozenset[int]()
+        self.table.alter(replace(now, **{name: getattr(now, name) + 1}), misfit, changed)
+
+    def forget_former_layouts(self) -> None:
+        self.table.forget_formers()
 
     def before_swap(self, deed: Callable[[], None]) -> None:
         def once() -> None:
@@ -166,12 +173,25 @@ class IcebergStage:
         self._catalog.open(self._wish)
 
     def alter(self, what: str) -> None:
-        change = {
-            "schema": "ADD COLUMN more STRING",
-            "partitioning": "ADD PARTITION FIELD bucket(4, id)",
-            "order": "WRITE LOCALLY ORDERED BY id",
+        if what == "required":
+            update = self.table.loaded().updateSchema().allowIncompatibleChanges()
+            text = self.table._jvm.org.apache.iceberg.types.Types.StringType.get()
+            update.addRequiredColumn("must", text).commit()
+            return
+        fields = len(self.table.partition_spec().fields)
+        changes = {
+            "schema": ["ADD COLUMN more STRING"],
+            "partitioning": [f"ADD PARTITION FIELD bucket({4 + fields}, id)"],
+            "order": ["WRITE LOCALLY ORDERED BY id"],
+            "key": ["WRITE UNORDERED", "ADD COLUMN more STRING", "DROP COLUMN id", "ADD COLUMN id BIGINT"],
         }[what]
-        self._spark.sql(f"ALTER TABLE {self._name} {change}")
+        for change in changes:
+            self._spark.sql(f"ALTER TABLE {self._name} {change}")
+
+    def forget_former_layouts(self) -> None:
+        """As a clean-up of metadata does with schemas and specs that no snapshot needs any more."""
+        expiry = self.table.loaded().expireSnapshots().retainLast(1).expireOlderThan(2**62)
+        expiry.cleanExpiredMetadata(True).commit()
 
     def before_swap(self, deed: Callable[[], None]) -> None:
         """Inside the next commit, as soon as its base was looked at."""

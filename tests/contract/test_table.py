@@ -24,12 +24,12 @@ def start() -> Frontier:
     return Frontier({PARTITION: Position(0)}, {"orders": "topic-id"})
 
 
-def coordinator(stage: Any) -> Coordinator:
-    return Coordinator("pipe", stage.table, interval_s=0.0, world=World(), backoff=PATIENCE)
+def coordinator(stage: Any, **settings: Any) -> Coordinator:
+    return Coordinator("pipe", stage.table, interval_s=0.0, world=World(), backoff=PATIENCE, **settings)
 
 
-def started(stage: Any) -> Coordinator:
-    one = coordinator(stage)
+def started(stage: Any, **settings: Any) -> Coordinator:
+    one = coordinator(stage, **settings)
     one.start(start)
     return one
 
@@ -220,8 +220,8 @@ def test_a_recreated_table_stops_the_running_coordinator(stage: Any) -> None:
 def test_a_table_altered_since_the_files_were_written_takes_them_only_when_written_again(
     stage: Any, what: str
 ) -> None:
-    """COMMIT-05, FAULT-41: schema id, partition spec id and sort order id are part of what a commit requires."""
-    one = started(stage)
+    """COMMIT-05, FAULT-41, SCHEMA-08: with next-epoch, schema, spec and sort order are what a commit requires."""
+    one = started(stage, mixed_epoch="next-epoch")
     outcome = epoch(stage, 1, 0, 10)
     stage.alter(what)
     with pytest.raises(TableAltered, match=r"epoch 1 .* the table has schema"):
@@ -243,7 +243,7 @@ def test_a_table_altered_between_the_judgement_and_the_swap_is_judged_again(stag
     A REST catalog compares the head only. The files then land in a table that they still fit: their columns
     are known by id, and they name the partition spec that they were written for.
     """
-    one = started(stage)
+    one = started(stage, mixed_epoch="next-epoch")
     outcome = epoch(stage, 1, 0, 10)
     stage.before_swap(lambda: stage.alter(what))
     if stage.compares_heads_only:
@@ -254,6 +254,81 @@ def test_a_table_altered_between_the_judgement_and_the_swap_is_judged_again(stag
     with pytest.raises(TableAltered):
         one.commit(outcome)
     assert stage.live_paths() == []
+
+
+@pytest.mark.parametrize("what", ["schema", "partitioning", "order"])
+@pytest.mark.parametrize("late", [False, True], ids=["before", "inside"])
+def test_files_that_fit_an_altered_table_land_as_they_were_written(stage: Any, what: str, late: bool) -> None:
+    """SCHEMA-08, SCHEMA-10: altered before their commit, or inside of it; what is written next is new in shape."""
+    one = started(stage)
+    first, second = epoch(stage, 1, 0, 10), epoch(stage, 2, 10, 20)
+    if late:
+        stage.before_swap(lambda: stage.alter(what))
+    else:
+        stage.alter(what)
+    for outcome in (first, second, third := epoch(stage, 3, 20, 30)):
+        one.commit(outcome)
+
+    assert sorted(stage.live_paths()) == sorted(paths(first) + paths(second) + paths(third))
+    assert spans(stage) == [(0, 10), (10, 20), (20, 30)]
+
+
+@pytest.mark.parametrize("what", ["schema", "partitioning", "order"])
+def test_changes_that_fit_an_altered_table_land_as_they_were_written(stage: Any, what: str) -> None:
+    """SCHEMA-08, SCHEMA-10: their deletes reach the rows of every partition."""
+    one = started(stage)
+    first, second = change_epoch(stage, 1, 0, 10), change_epoch(stage, 2, 10, 20)
+    one.commit(first)
+    stage.alter(what)
+    one.commit(second)
+    assert sorted(stage.live_paths()) == sorted(paths(first) + paths(second))
+
+
+@pytest.mark.parametrize(
+    ("before", "what", "why"),
+    [
+        ("schema", "required", "they have no column must"),
+        ("order", "key", "a column of the key has changed"),
+        ("partitioning", "partitioning", "reach rows of the former partition spec only"),
+    ],
+)
+def test_changes_that_an_altered_table_would_read_otherwise_are_written_again(
+    stage: Any, before: str, what: str, why: str
+) -> None:
+    """SCHEMA-08, SCHEMA-10: rows and deletes, and deletes alone. Those of a partitioned table reach one partition."""
+    one = started(stage)
+    stage.alter(before)
+    outcome = change_epoch(stage, 1, 0, 10)
+    files = outcome.files[stage.table.name]
+    stage.alter(what)
+    for some in (files, [file for file in files if not file.is_data]):
+        with pytest.raises(TableAltered, match=why):
+            one.commit(replace(outcome, files={stage.table.name: some}))
+    assert stage.live_paths() == []
+
+
+def test_rows_that_lack_what_an_altered_table_requires_are_written_again(stage: Any) -> None:
+    """SCHEMA-08: there would be nothing to read in the column."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    stage.alter("required")
+    with pytest.raises(TableAltered, match="they have no column must"):
+        one.commit(outcome)
+    assert stage.live_paths() == []
+
+
+@pytest.mark.parametrize("what", ["schema", "partitioning"])
+def test_files_of_a_layout_that_the_table_has_forgotten_are_written_again(stage: Any, what: str) -> None:
+    """SCHEMA-08: nobody can tell any more what is in them."""
+    one = started(stage)
+    outcome = epoch(stage, 1, 0, 10)
+    stage.alter(what)
+    one.commit(epoch(stage, 1, 0, 5))
+    stage.forget_former_layouts()
+    late = replace(outcome, epoch=Epoch(2), span=Span({PARTITION: Range(5, 15)}))
+    with pytest.raises(TableAltered, match="no longer knows"):
+        one.commit(late)
+    assert spans(stage) == [(0, 5)]
 
 
 def test_the_same_epoch_again_is_found_to_be_in_already(stage: Any) -> None:

@@ -13,7 +13,6 @@ from frazil.protocol.commit import (
     Altered,
     Fenced,
     Held,
-    Layout,
     Overtaken,
     Proceed,
     Proposal,
@@ -24,6 +23,7 @@ from frazil.protocol.commit import (
     fenced,
     judge,
 )
+from frazil.protocol.layout import Former, Layout, Shape
 from frazil.protocol.positions import Frontier, Position
 from frazil.protocol.register import BatchId, Epoch, Generation, Register
 
@@ -174,13 +174,19 @@ def test_a_judgement_changes_with_the_table_and_with_nothing_else() -> None:
 
 
 class TestAltered:
-    """COMMIT-05, FAULT-41: the epoch is written again for the table as it is."""
+    """COMMIT-05, FAULT-41, SCHEMA-08: the epoch lands as it was written, or is written again."""
 
-    WRITTEN = replace(PROPOSAL, layouts=frozenset({Layout(1, 2, 3)}))
+    WRITTEN = replace(PROPOSAL, shape=Shape(frozenset({Layout(1, 2, 3)})))
 
     @pytest.mark.parametrize("layout", [Layout(9, 2, 3), Layout(1, 9, 3), Layout(1, 2, 9)])
-    def test_files_for_another_schema_spec_or_order_are_refused(self, layout: Layout) -> None:
-        assert judge(replace(seen(BEFORE), layout=layout), self.WRITTEN) == Altered(layout)
+    def test_files_for_another_schema_spec_or_order_are_refused_if_they_misfit(self, layout: Layout) -> None:
+        found = replace(seen(BEFORE), layout=layout, formers=frozenset({Former(Layout(1, 2, 3), "too late")}))
+        assert judge(found, self.WRITTEN) == Altered(layout, "too late")
+
+    @pytest.mark.parametrize("layout", [Layout(9, 2, 3), Layout(1, 9, 3), Layout(1, 2, 9)])
+    def test_files_for_another_schema_spec_or_order_proceed_if_they_fit(self, layout: Layout) -> None:
+        found = replace(seen(BEFORE), layout=layout, formers=frozenset({Former(Layout(1, 2, 3))}))
+        assert judge(found, self.WRITTEN) == Proceed()
 
     def test_files_for_the_table_as_it_is_proceed(self) -> None:
         assert judge(replace(seen(BEFORE), layout=Layout(1, 2, 3)), self.WRITTEN) == Proceed()
@@ -197,10 +203,10 @@ class TestAltered:
         assert judge(replace(seen(found), layout=Layout(9, 9, 9)), self.WRITTEN) == Fenced(found)
 
     def test_the_message_names_both_and_is_worth_another_try(self) -> None:
-        told = altered("shop.orders", self.WRITTEN, Layout(4, 2, 3))
+        told = altered("shop.orders", self.WRITTEN, Altered(Layout(4, 2, 3), "because"))
         assert isinstance(told, TransientError)
         assert "schema 1, partition spec 2, sort order 3" in told.message
-        assert "schema 4, partition spec 2, sort order 3" in told.message
+        assert "schema 4, partition spec 2, sort order 3; because" in told.message
 
 
 class TestAmends:

@@ -34,14 +34,14 @@ class DistantTable(MemoryTable):
         self.dropped: set[Row] = set()
         """what it held when it was dropped and created again"""
 
-    def observe(self, writer: str) -> TableObserved:
+    def observe(self, writer: str, proposal: Proposal | None = None) -> TableObserved:
         self._world.pause(f"looks at {self.name}")
         if self.silences > 0:
             self._world.hurt()
         if self._world.happens(0.15, f"{self.name} gives no answer"):
             self._world.hurt()
             raise CatalogUnavailable(f"{self.name} gave no answer")
-        seen = super().observe(writer)
+        seen = super().observe(writer, proposal)
         if self.delayed and self._world.happens(0.8, "delayed commits arrive right after a look"):
             self.let_through()
         self._world.pause(f"sees {self.name} at {brief(seen.register)}")
