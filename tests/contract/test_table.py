@@ -295,7 +295,7 @@ def test_changes_that_fit_an_altered_table_land_as_they_were_written(stage: Any,
 def test_changes_that_an_altered_table_would_read_otherwise_are_written_again(
     stage: Any, before: str, what: str, why: str
 ) -> None:
-    """SCHEMA-08, SCHEMA-10: rows and deletes, and deletes alone. Those of a partitioned table reach one partition."""
+    """SCHEMA-08, SCHEMA-10: rows with deletes, and deletes alone; the last ones reach one partition each."""
     one = started(stage)
     stage.alter(before)
     outcome = change_epoch(stage, 1, 0, 10)

@@ -246,6 +246,11 @@ class TestWhatIsRight:
         file.write_text(CANONICAL.replace("./warehouse", "s3://lake") + section, encoding="utf-8")
         assert load_pipeline(file).journal.dir == found.format(folder=tmp_path)
 
+    def test_epochs_under_way_land_as_written_unless_told_otherwise(self) -> None:
+        """CFG-31, SCHEMA-08."""
+        assert spec().schema_.mixed_epoch == "split"
+        assert spec(schema__mixed_epoch="next-epoch").schema_.mixed_epoch == "next-epoch"
+
     def test_the_journal_has_its_keys_under_other_names_too(self) -> None:
         """CFG-67, CFG-68."""
         journal = spec(journal={"checkpoint_seconds": 60.0, "max_log_files": 3}).journal
@@ -276,6 +281,8 @@ class TestUnknownKeys:
             ),
             ({"catalog__warehous": "x"}, "catalog.warehous: unknown key; did you mean catalog.warehouse?"),
             ({"epoch__max_record": 1}, "epoch.max_record: unknown key; did you mean epoch.max_records?"),
+            ({"schema__mixed": "x"}, "schema.mixed: unknown key; did you mean schema.mixed_epoch?"),
+            ({"shema": {}}, "shema: unknown key; did you mean schema?"),
             ({"spark__mastre": "x"}, "spark.mastre: unknown key; did you mean spark.master?"),
             (
                 {"transform": {"sql": "SELECT 1", "slq": "x"}},
@@ -290,6 +297,7 @@ class TestUnknownKeys:
     def test_in_the_wrong_section_are_refused_with_the_right_one(self) -> None:
         assert refusal(table__interval="3s") == "table.interval: unknown key; did you mean epoch.interval?"
         assert refusal(topics=["orders"]) == "topics: unknown key; did you mean source.topics?"
+        assert refusal(spark__mixed_epoch="x") == "spark.mixed_epoch: unknown key; did you mean schema.mixed_epoch?"
         assert refusal(source__warehouse="x") == "source.warehouse: unknown key; did you mean catalog.warehouse?"
 
     def test_that_resemble_nothing_are_refused_with_all_that_are_known(self) -> None:
@@ -315,6 +323,11 @@ class TestWrongValues:
             (
                 {"decode__format": "jsn"},
                 "decode.format: 'jsn' is not allowed; allowed are 'json' or 'raw'; did you mean 'json'?",
+            ),
+            (
+                {"schema__mixed_epoch": "next_epoch"},
+                "schema.mixed_epoch: 'next_epoch' is not allowed; allowed are 'split' or 'next-epoch'; "
+                "did you mean 'next-epoch'?",
             ),
             ({"decode__format": {"x": 1}}, "decode.format: {'x': 1} is not allowed; allowed are 'json' or 'raw'"),
             (

@@ -52,7 +52,7 @@ def test_deletes_that_reach_every_partition_land_under_another_spec() -> None:
 
 @pytest.mark.parametrize("with_rows", [True, False])
 def test_deletes_of_partitions_of_a_former_spec_are_written_again(with_rows: bool) -> None:
-    """SCHEMA-10: a row that was rewritten to the new spec would outlive its delete; also without a row beside it."""
+    """SCHEMA-10: a row that was rewritten to the new spec would outlive its delete; with and without rows."""
     for table in (NOW, replace(OLD, spec_id=5)):
         assert "former partition spec" in changes(IN_PARTITIONS, with_rows=with_rows).misfit(table, KNOWN)
 
