@@ -271,10 +271,10 @@ class TestFaults:
         observe = pipeline.table.observe
         pipeline.table.faults.extend([Fault.NONE, Fault.REPLY_LOST])
 
-        def silent_for_a_while(writer: str) -> Any:
+        def silent_for_a_while(writer: str, *about: Any) -> Any:
             if len(pipeline.told(Retrying)) < 3 and pipeline.rows():
                 raise CatalogUnavailable("no answer")
-            return observe(writer)
+            return observe(writer, *about)
 
         cast(Any, pipeline.table).observe = silent_for_a_while
         engine.run()
@@ -307,11 +307,11 @@ class TestStopping:
         pipeline.source.log = Log(0, 10**6)
         observe = pipeline.table.observe
 
-        def silent(writer: str) -> Any:
+        def silent(writer: str, *about: Any) -> Any:
             if pipeline.rows():
                 pipeline.stop.set()
                 raise CatalogUnavailable("no answer")
-            return observe(writer)
+            return observe(writer, *about)
 
         cast(Any, pipeline.table).observe = silent
         pipeline.table.faults.extend([Fault.NONE, Fault.REPLY_LOST])

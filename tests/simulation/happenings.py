@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from frazil.engine.run import RunOptions
@@ -39,6 +40,8 @@ class Happenings:
             (0.1, self.add_partition),
             (0.5 * world.settings.storminess, self.silence),
         ]
+        if world.settings.alters:
+            always.append((0.5, self.alter))
         if any(table.delayed for table in world.tables):
             always.append((0.8, self.release))
         if any(table.is_rolled_back for table in world.tables):
@@ -166,6 +169,14 @@ class Happenings:
             self.world.count("expiries")
             self.world.tell("maintenance", f"expires every snapshot of {table.name} but the head")
             table.expire()
+
+    def alter(self) -> None:
+        """A user changes schema, partitioning or sort order; files that are under way may fit or not."""
+        table, misfit = self._table(), self.chance.choice(("", "", "a column is required now"))
+        self.world.count("alterations")
+        self.world.tell("user", f"alters {table.name}" + (f": {misfit}" if misfit else ""))
+        name = self.chance.choice(("schema_id", "spec_id", "sort_order_id"))
+        table.alter(replace(table.layout, **{name: getattr(table.layout, name) + 1}), misfit)
 
     def restore(self) -> None:
         """The user follows the remedy: the snapshot that the register names becomes the current one again."""

@@ -137,7 +137,8 @@ class Process:
                 self.pause(f"is told that epoch {landed.epoch} has landed")
             case Retrying(reason):
                 late, unknown = "landed after all" in reason, reason.startswith("Transaction")
-                self._world.count("late landings" if late else "outcomes unknown" if unknown else "retries")
+                known = "late landings" if late else "written again" if "was altered" in reason else None
+                self._world.count(known or ("outcomes unknown" if unknown else "retries"))
                 self.pause(f"tries again: {reason}")
             case _:
                 self.pause(type(event).__name__)

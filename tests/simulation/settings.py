@@ -40,6 +40,8 @@ class Settings:
     """how far the clock of the second host is ahead"""
     disaster: str | None
     disaster_step: int
+    alters: bool
+    """whether users alter tables"""
 
     @property
     def pipeline(self) -> str:
@@ -58,6 +60,7 @@ class Settings:
                 in_flight=chance.choice((1, 2, 3, 3)),
                 heartbeat=chance.choice(("off", "1s", "20s")),
                 loss=chance.random() < 0.3,
+                mixed_epoch="split" if steps % 4 < 2 else "next-epoch",
             ),
             steps=steps,
             topics=chance.choice((1, 1, 2)),
@@ -69,11 +72,12 @@ class Settings:
             skew_ms=chance.choice((0, 0, -3_600_000, 3_600_000)),
             disaster=chance.choice(DISASTERS) if chance.random() < 0.4 else None,
             disaster_step=chance.randint(steps // 4, steps * 3 // 4),
+            alters=steps % 2 == 0,
         )
 
 
 @cache
-def spec(max_records: int, in_flight: int, heartbeat: str, loss: bool) -> PipelineSpec:
+def spec(max_records: int, in_flight: int, heartbeat: str, loss: bool, mixed_epoch: str = "split") -> PipelineSpec:
     return parse_pipeline(
         {
             "pipeline": {"name": "orders"},
@@ -85,6 +89,7 @@ def spec(max_records: int, in_flight: int, heartbeat: str, loss: bool) -> Pipeli
             },
             "decode": {"format": "raw"},
             "table": {"name": "shop.orders"},
+            "schema": {"mixed_epoch": mixed_epoch},
             "epoch": {
                 "interval": "2s",
                 "max_records": max_records,

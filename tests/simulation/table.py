@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from frazil.errors import CatalogUnavailable
 from frazil.protocol.commit import Proposal, TableObserved
+from frazil.protocol.layout import Layout
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX
 from frazil.table import WrittenFile
@@ -33,6 +34,10 @@ class DistantTable(MemoryTable):
         """after a rollback either others write or history expires: both together hide it for good"""
         self.dropped: set[Row] = set()
         """what it held when it was dropped and created again"""
+        self.written_for: dict[str, Layout] = {}
+        """of each file of ours, what the table was like for the worker that wrote it"""
+        self._readable = {Layout()}
+        """what the table was like since users last altered it so that older files do not fit"""
 
     def observe(self, writer: str, proposal: Proposal | None = None) -> TableObserved:
         self._world.pause(f"looks at {self.name}")
@@ -119,6 +124,32 @@ class DistantTable(MemoryTable):
     def lists(self, snapshot_id: int | None) -> bool:
         return snapshot_id in self._state.snapshots
 
+    @property
+    def layout(self) -> Layout:
+        return self._state.layout
+
+    def alter(self, layout: Layout, misfit: str = "", changed: frozenset[int] = frozenset()) -> None:
+        super().alter(layout, misfit, changed)
+        self._readable = {layout} if misfit else self._readable | {layout}
+
+    def _push(
+        self,
+        summary: Mapping[str, str],
+        paths: tuple[str, ...],
+        register: Register | None = None,
+        *,
+        replaces: bool = False,
+    ) -> None:
+        """Looks at what lands, whoever let it through."""
+        formers = {self.written_for.get(path, self.layout) for path in paths} - {self.layout}
+        if formers:
+            self._world.count("landed as written before an alteration")
+            if self._world.settings.spec.schema_.mixed_epoch == "next-epoch":
+                self._world.defects.append(f"B: {self.name} got files of {formers}, and is {self.layout}")
+        if not formers <= self._readable:
+            self._world.defects.append(f"B: {self.name} cannot read files of {formers - self._readable}")
+        super()._push(summary, paths, register, replaces=replaces)
+
     def history(self, writer: str) -> NoReturn:
         """TEST-11: whoever lands rows has no business reading what is there."""
         raise AssertionError(f"{writer} reads the history of {self.name}")
@@ -129,6 +160,7 @@ class DistantTable(MemoryTable):
         )
         super().recreate()
         self.was_moved = False
+        self._readable = {Layout()}
         self._lives += 1
         self._uuid = f"{self.name} {self._lives}"
 

@@ -32,7 +32,7 @@ def test_whatever_happens_every_row_is_there_once() -> None:
     REC-16, REC-17, REC-18, REC-19, REC-20.
     FAULT-01, FAULT-02, FAULT-03, FAULT-04, FAULT-05, FAULT-06, FAULT-07, FAULT-08, FAULT-09, FAULT-10, FAULT-11,
     FAULT-12, FAULT-13, FAULT-14, FAULT-18, FAULT-19, FAULT-20, FAULT-22, FAULT-31, FAULT-32, FAULT-33, FAULT-34,
-    FAULT-36, FAULT-37, FAULT-38, FAULT-40, FAULT-45.
+    FAULT-36, FAULT-37, FAULT-38, FAULT-40, FAULT-41, FAULT-45. SCHEMA-08, TEST-07.
     """
     assert fast_histories()["histories"] == FAST
 
@@ -74,6 +74,7 @@ EXPECTED = [
     "a file cannot be deleted",
     "a file is reported twice",
     "a worker dies, and its files stay behind",
+    "alterations",
     "commits acknowledged only",
     "commits delayed",
     "commits refused",
@@ -87,6 +88,7 @@ EXPECTED = [
     "foreign commits",
     "frontiers kept",
     "gives no answer",
+    "landed as written before an alteration",
     "loss of records",
     "outcomes unknown",
     "partitions added",
@@ -113,4 +115,5 @@ EXPECTED = [
     "transactions aborted",
     "transactions committed",
     "truncation of a log",
+    "written again",
 ]

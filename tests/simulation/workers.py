@@ -74,7 +74,10 @@ class Workers:
         self._files += 1
         path = f"{table.name}/{self._files}.parquet"
         table.contents[path] = rows
-        return WrittenFile(table.name, path, 0, 0, len(rows), 100)
+        table.written_for[path] = now = table.layout
+        return WrittenFile(
+            table.name, path, now.spec_id, now.schema_id, len(rows), 100, sort_order_id=now.sort_order_id
+        )
 
 
 def _partition(row: Row) -> Partition:
