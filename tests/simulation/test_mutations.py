@@ -386,7 +386,7 @@ MUTATIONS = [
     Mutation(
         a_head_that_moved_since_the_choice_is_not_looked_at_again,
         "[AC]: ",
-        {"disaster": "rollback of the anchor", "restlessness": 0.6},
+        {"disaster": "rollback of the anchor", "restlessness": 0.6, "alters": False},
     ),
     Mutation(
         side_tables_go_back_although_nobody_reads_their_rows_again,
