@@ -450,3 +450,16 @@ def test_a_commit_that_replaces_leaves_nothing_of_what_was_there(stage: Any) -> 
     stage.table.commit = commit
     one.commit(epoch(stage, 5, 40, 50))
     assert len(stage.live_paths()) == 1
+
+
+def test_a_commit_that_replaces_lands_in_an_altered_table_whatever_its_deletes_reach(stage: Any) -> None:
+    """CHG-08, SCHEMA-08, SCHEMA-10: they stay out, and rows of every partition spec go."""
+    one = started(stage)
+    one.commit(epoch(stage, 1, 0, 10))
+    stage.alter("partitioning")
+    one.commit(epoch(stage, 2, 10, 20))
+    outcome = replace(change_epoch(stage, 3, 20, 30), replaces=True)
+    stage.alter("partitioning")
+    one.commit(outcome)
+    rows = [file.path for file in outcome.files[stage.table.name] if file.is_data]
+    assert sorted(stage.live_paths()) == sorted(rows)
