@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from frazil.changes import Envelope
-from frazil.decode.names import key_names, written_key
+from frazil.decode.names import key_columns
 
 
 @pytest.mark.parametrize(
@@ -24,27 +24,29 @@ from frazil.decode.names import key_names, written_key
         (b"k1", ()),
         (b"", ()),
         (b'{"id":' + b"[" * 600 + b"]" * 600 + b"}", ()),
+        (None, None),
     ],
 )
-def test_an_object_names_the_columns_of_a_key(key: bytes, names: tuple[str, ...]) -> None:
+def test_an_object_names_the_columns_of_a_key(key: bytes | None, names: tuple[str, ...] | None) -> None:
     """CHG-03"""
-    assert key_names(key) == names
+    assert key_columns("debezium", b'{"op":"c","key":{"x":1},"source":{"primary_keys":["y"]}}', key) == names
+    assert key_columns("cockroachdb", b'{"after":null}', key) == names
 
 
 @pytest.mark.parametrize(
-    ("envelope", "value", "message_key", "written"),
+    ("envelope", "value", "message_key", "names"),
     [
-        ("debezium", b'{"op":"c","key":{"x":1}}', b'{"id":1}', b'{"id":1}'),
-        ("debezium", b'{"op":"c"}', None, None),
-        ("debezium", None, b'{"id":1}', b'{"id":1}'),
-        ("cockroachdb", b'{"after":null}', b"[1]", b"[1]"),
-        ("cockroachdb", b'{"after":null,"key":[1]}', None, b"[1]"),
-        ("cockroachdb", b'{"payload":{"after":null,"key":{"id":1}},"schema":{}}', b"[1]", b'{"id":1}'),
+        ("debezium", None, b'{"id":1}', ("id",)),
+        ("cockroachdb", b'{"after":null,"key":[1]}', None, ()),
+        ("cockroachdb", b'{"payload":{"after":null,"key":{"id":1}},"schema":{}}', b"[1]", ("id",)),
+        ("cockroachdb", b'{"after":null,"source":{"primary_keys":["b","a"]}}', b"[1,2]", ("b", "a")),
+        ("cockroachdb", b'{"after":null,"source":{"primary_keys":7}}', b"[1,2]", ()),
+        ("cockroachdb", b'{"after":null,"source":null}', None, None),
         ("cockroachdb", b'{"resolved":"1.0"}', None, None),
     ],
 )
-def test_a_key_is_beside_the_value_or_in_it(
-    envelope: Envelope, value: bytes | None, message_key: bytes | None, written: bytes | None
+def test_a_changefeed_may_name_the_key_in_the_value(
+    envelope: Envelope, value: bytes | None, message_key: bytes | None, names: tuple[str, ...] | None
 ) -> None:
     """CHG-03"""
-    assert written_key(envelope, value, message_key) == written
+    assert key_columns(envelope, value, message_key) == names

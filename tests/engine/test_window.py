@@ -247,6 +247,7 @@ def test_changes_that_wait_are_missed_when_the_source_drops_them() -> None:
         (b'{"resolved":"15.0","after":null}', "15.0000000000"),
         (b'{"resolved":"15.0","after":{"id":1}}', None),
         (b'{"after":{"resolved":"15.0"}}', None),
+        (b'{"payload":{"resolved":"15.0"}}', None),
         (b'{"resolved":"soon"}', None),
         (b'{"resolved":"1e40"}', None),
         (b'{"resolved":' + b"[" * 100_000, None),
@@ -256,7 +257,10 @@ def test_changes_that_wait_are_missed_when_the_source_drops_them() -> None:
     ],
 )
 def test_a_mark_is_known_by_how_it_begins(value: bytes, time: str | None) -> None:
-    """SRC-07: whatever else is there is no mark, and stops nothing."""
+    """SRC-07: whatever else is there is no mark, and stops nothing.
+
+    A changefeed writes its resolved messages bare with every envelope, and none within a payload.
+    """
     found = resolved_time(value)
     assert (None if found is None else time_text(found)) == time
 

@@ -312,7 +312,7 @@ class ChangeDecoder:
 
 _LETTERS = pa.array(LETTERS)
 _TIME = pa.decimal128(38, 10)
-_UPDATED_REMEDY = "create the changefeed WITH updated, resolved"
+_UPDATED_REMEDY = "create the changefeed WITH updated, resolved; enriched needs enriched_properties = source too"
 _UNKNOWN_REMEDY = (
     'correct the source or changes.op_column, or set changes.unknown_op = "dead-letter" to set such records aside, '
     'or "warn-insert" to take them for upserts'

@@ -1,30 +1,37 @@
 """What records themselves say of their key: the names of its columns, where an envelope writes them.
 
-envelope       where the key is                              what names its columns
-debezium       the message key                               an object, bare or in `payload`
-cockroachdb    `key` in the value, else the message key      the same; most feeds write a list, without names
+envelope       where it may be                                   what names the columns
+debezium       the message key                                   an object, bare or in `payload`
+cockroachdb    `source` in the value, if it is an enriched one   `primary_keys`
+               `key` in the value, or else the message key       an object; most feeds write a list, without names
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from frazil.changes import Envelope
 from frazil.decode.envelopes import FIELDS
 from frazil.decode.extra import require_shallow
 from frazil.decode.payload import PAYLOAD
 
-
-def written_key(envelope: Envelope, value: bytes | None, message_key: bytes | None) -> bytes | None:
-    """A record's key as it was written; None if it has none."""
-    if envelope == "cockroachdb" and value is not None:
-        fields = _fields(value)
-        if "key" in fields:
-            return fields["key"]
-    return message_key
+_NAMES = msgspec.json.Decoder(tuple[str, ...])
 
 
-def key_names(key: bytes) -> tuple[str, ...]:
-    """The names of a key's values; none of a list, of a plain value, and of what is no JSON."""
-    return tuple(_fields(key))
+def key_columns(envelope: Envelope, value: bytes | None, message_key: bytes | None) -> tuple[str, ...] | None:
+    """The columns of a record's key; none where it does not name them, None where it has no key."""
+    fields = _fields(value) if envelope == "cockroachdb" and value is not None else {}
+    if "source" in fields and (names := _primary_keys(fields["source"])):
+        return names
+    key = fields.get("key", message_key)
+    return None if key is None else tuple(_fields(key))
+
+
+def _primary_keys(source: bytes) -> tuple[str, ...]:
+    try:
+        return _NAMES.decode(_object(source).get("primary_keys", b"[]"))
+    except ValueError:
+        return ()
 
 
 def _fields(text: bytes) -> dict[str, bytes]:

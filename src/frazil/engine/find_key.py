@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pyiceberg.schema import Schema
 
 from frazil.changes import Envelope
-from frazil.decode.names import key_names, written_key
+from frazil.decode.names import key_columns
 from frazil.errors import ConfigError
 from frazil.pipeline import KafkaSource, PipelineSpec
 from frazil.protocol.plan import SourceObserved
@@ -95,8 +95,8 @@ def _of_topic(
     }
     if not beginnings:
         raise _not_found(f"{topic} has no records yet that could tell it", spec.table.name)
-    for place, key in _keys_in(source, beginnings, spec.decode.envelope, has_message_keys=has_message_keys):
-        if columns := key_names(key):
+    for place, columns in _keys_in(source, beginnings, spec.decode.envelope, has_message_keys=has_message_keys):
+        if columns:
             return FoundKey(columns, f"the key at {place}")
         raise _not_found(f"the key at {place} does not name its columns", spec.table.name)
     looked_at = sum(map(len, beginnings.values()))
@@ -105,15 +105,15 @@ def _of_topic(
 
 def _keys_in(
     source: Source, beginnings: dict[Partition, Range], envelope: Envelope, *, has_message_keys: bool
-) -> Iterator[tuple[str, bytes]]:
-    """The keys of records, and where each of them stands."""
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The columns of each key that is there, and where it stands."""
     for (topic, number), offsets in beginnings.items():
         reader = source.reader(Wants(keys=True, timestamps=False), Span({(topic, number): offsets}))
         for records in reader.read(Slice(topic, number, offsets.start, offsets.end)):
             message_keys = records.keys if has_message_keys else [None] * len(records)
             for position, (value, message_key) in enumerate(zip(records.values, message_keys, strict=True)):
-                if (key := written_key(envelope, value, message_key)) is not None:
-                    yield records.place(position), key
+                if (columns := key_columns(envelope, value, message_key)) is not None:
+                    yield records.place(position), columns
 
 
 def _not_found(why: str, table: str) -> ConfigError:
