@@ -375,3 +375,20 @@ def test_a_commit_that_replaces_leaves_nothing_of_what_was_there(stage: Any) -> 
     stage.table.commit = commit
     one.commit(epoch(stage, 5, 40, 50))
     assert len(stage.live_paths()) == 1
+
+
+def test_a_commit_that_replaces_counts_what_it_commits_and_removes_the_rest(stage: Any) -> None:
+    """CHG-10, FAULT-02: deletes that have nothing left to delete are neither counted nor left behind."""
+    one = started(stage)
+    one.commit(epoch(stage, 1, 0, 10))
+    outcome = replace(change_epoch(stage, 2, 10, 20), replaces=True)
+    stage.lose_next_reply()
+    landed = one.commit(outcome)
+    rows = [file.path for file in outcome.files[stage.table.name] if file.content == "data"]
+    (record,) = [record for record in stage.table.history("pipe") if record.epoch == 2]
+    assert (record.action, record.data_files, record.delete_files) == ("overwrite", len(rows), 0)
+    assert landed is not None
+    assert landed.files == len(rows)
+    assert stage.live_paths() == rows
+    written = set(paths(outcome))
+    assert stage.table.find_files(stage.location, written.__contains__) == rows
