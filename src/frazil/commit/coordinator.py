@@ -395,9 +395,9 @@ class Coordinator:
 
 
 def _advanced(frontier: Frontier, outcome: EpochOutcome) -> Frontier:
-    """The main table's frontier behind the epoch."""
+    """The main table's frontier behind the epoch; what was lost of changes that waited lies before it already."""
     return frontier.advance(
-        outcome.span.with_skipped(outcome.skipped),
+        outcome.span.with_skipped(frontier.reach(outcome.skipped)),
         outcome.leader_epochs,
         outcome.topic_ids,
         outcome.marks,
