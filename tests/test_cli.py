@@ -69,6 +69,23 @@ def test_init_writes_a_file_that_validate_accepts(frazil: Frazil) -> None:
     assert "orders.toml: the file is fine" in checked.out
 
 
+def test_validate_says_that_a_key_has_to_be_asked_for(frazil: Frazil) -> None:
+    """CHG-03"""
+    Path("orders.toml").write_text(
+        """
+        pipeline.name = "orders"
+        source = {type = "kafka", topics = ["orders"], kafka."bootstrap.servers" = "127.0.0.1:1"}
+        decode = {format = "json", envelope = "debezium", schema = "id BIGINT, at TIME", epoch_unit = {at = "ms"}}
+        table = {name = "shop.orders", mode = "upsert"}
+        """,
+        encoding="utf-8",
+    )
+    checked = frazil("validate", "orders.toml")
+    assert checked.code == 0
+    assert "table.keys is not given" in checked.out
+    assert "--connect asks" in checked.out
+
+
 def test_init_replaces_no_file_unless_told_to(frazil: Frazil) -> None:
     Path("orders.toml").write_text("mine", encoding="utf-8")
     refused = frazil("init", "orders.toml")

@@ -31,13 +31,16 @@ KeyFormat = Literal["json", "text"]
 Decimals = Literal["plain", "bytes"]
 Resolved = Literal["each", "latest", "off"]
 
+KEY_TELLING: frozenset[Envelope] = frozenset({"debezium", "cockroachdb"})
+"""Envelopes whose records may name the columns of their key."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
     """How records become changes. Made on the driver, pickled to the workers."""
 
     keys: tuple[str, ...]
-    """columns of the declared schema, in the order of the source's own key"""
+    """columns of the declared schema, in the order of the source's own key; none while nobody has said them"""
     envelope: Envelope = "none"
     before: tuple[str, ...] = ()
     """columns whose old values are needed, to know which partition a row was in"""
@@ -51,6 +54,8 @@ class ChangePlan:
     """bytes: a text in a DECIMAL column is base64 of its unscaled digits, as Debezium writes them"""
     timed: bool = False
     """of envelope cockroachdb: whether every change must tell its time"""
+    ordered: bool = True
+    """whether the keys' order is known, so that a message key may list its values without names"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,8 @@ def validate(
     spec = load_pipeline(file)
     decode_plan(spec)
     _out.print(f"[green]✓[/green] {escape(str(file))}: the file is fine")
+    if spec.table.mode == "upsert" and not spec.table.keys and not connect:
+        _out.print("! table.keys is not given: the table or the source has to tell them; --connect asks")
     if connect:
         from frazil.engine.check import check_connections
 

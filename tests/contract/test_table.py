@@ -463,3 +463,20 @@ def test_a_commit_that_replaces_lands_in_an_altered_table_whatever_its_deletes_r
     one.commit(outcome)
     rows = [file.path for file in outcome.files[stage.table.name] if file.is_data]
     assert sorted(stage.live_paths()) == sorted(rows)
+
+
+def test_a_commit_that_replaces_counts_what_it_commits_and_removes_the_rest(stage: Any) -> None:
+    """CHG-10, FAULT-02: deletes that have nothing left to delete are neither counted nor left behind."""
+    one = started(stage)
+    one.commit(epoch(stage, 1, 0, 10))
+    outcome = replace(change_epoch(stage, 2, 10, 20), replaces=True)
+    stage.lose_next_reply()
+    landed = one.commit(outcome)
+    rows = [file.path for file in outcome.files[stage.table.name] if file.content == "data"]
+    (record,) = [record for record in stage.table.history("pipe") if record.epoch == 2]
+    assert (record.action, record.data_files, record.delete_files) == ("overwrite", len(rows), 0)
+    assert landed is not None
+    assert landed.files == len(rows)
+    assert stage.live_paths() == rows
+    written = set(paths(outcome))
+    assert stage.table.find_files(stage.location, written.__contains__) == rows

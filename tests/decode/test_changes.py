@@ -367,7 +367,6 @@ NESTED = "id BIGINT, x DOUBLE, y FLOAT, s STRUCT<a: INT>, l ARRAY<INT>, m MAP<ST
 @pytest.mark.parametrize(
     ("changes", "message", "remedy"),
     [
-        (ChangePlan(keys=()), "table.keys is empty", "table.keys"),
         (ChangePlan(keys=("idd",)), "there is no column 'idd'", "did you mean id?"),
         (ChangePlan(keys=("qqq",)), "the columns are id, x", ""),
         (ChangePlan(keys=("id", "id")), "id is named twice", "once"),

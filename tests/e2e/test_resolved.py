@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from frazil.engine.inspect import inspect_pipeline
 from frazil.engine.verify import verify_pipeline
-from frazil.errors import ConfigError
+from frazil.errors import ConfigError, DataLoss
 from frazil.protocol.verify import Level
 from frazil.serve.report import history_json, status_json
 
@@ -172,6 +174,43 @@ def test_the_latest_resolved_time_is_enough_and_new_partitions_join(make_rig: Ca
     holds(rig)
 
 
+def test_changes_that_waited_and_are_lost_stop_the_pipeline_or_are_recorded(make_rig: Callable[..., Any]) -> None:
+    """SRC-10, EPOCH-07, FAULT-33: retention took them, once alone and once with what is unread."""
+    rig = make_rig(**FEED)
+    source = Source()
+
+    def lose(before: int) -> None:
+        admin = AdminClient({"bootstrap.servers": rig.bootstrap})
+        for done in admin.delete_records([TopicPartition(rig.topic, 0, before)]).values():
+            done.result(30)
+
+    def last() -> tuple[str, dict[int, str]]:
+        *_, (record, rows) = snapshots(rig)
+        return record.skipped.encode(), rows
+
+    produce(rig, [source.change(1, 1, "a"), source.change(15, 2, "b"), source.change(16, 3, "c")], 0)
+    produce(rig, [(None, mark(10))], 0)
+    rig.run()
+    lose(before=2)
+    produce(rig, [source.change(18, 4, "d"), (None, mark(20))], 0)
+    with pytest.raises(DataLoss, match=rf"1 offsets .* {rig.topic}\[0\] offsets 1 to 1"):
+        rig.run()
+    assert last()[1] == {1: "a"}
+    rig.tree["source"]["fail_on_data_loss"] = False
+    rig.run()
+    assert last() == (f'{{"{rig.topic}":"0:1-2"}}', {1: "a", 3: "c", 4: "d"})
+    produce(rig, [source.change(35, 1, "e"), (None, mark(30))], 0)
+    rig.run()
+    assert last() == ("{}", {1: "a", 3: "c", 4: "d"}), "a loss is recorded once"
+    produce(rig, [source.change(36, 3, "f"), source.change(37, 4, "g"), (None, mark(40))], 0)
+    lose(before=9)
+    rig.run()
+    assert last() == (f'{{"{rig.topic}":"0:6-9"}}', {1: "a", 3: "c", 4: "g"})
+    verdict = verify_pipeline(rig.spec, rig.spark, deep=True)
+    assert verdict.level is Level.HOLDS, [finding.message for _, finding in verdict.findings]
+    assert "4 offsets lost with consent" in next(check.says for check in verdict.checks if check.name == "history")
+
+
 def test_a_changefeed_in_cloud_storage_has_its_marks_among_the_files(
     make_rig: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -207,3 +246,39 @@ def test_a_changefeed_in_cloud_storage_has_its_marks_among_the_files(
     assert all(record.counts.add_up for record, _ in found)
     assert rig.dead_offsets() == [(0, 3)]
     holds(rig)
+
+
+def test_files_that_go_while_changes_wait_in_them_are_recorded_as_lost(
+    make_rig: Callable[..., Any], tmp_path: Path
+) -> None:
+    """SRC-10, EPOCH-07: with consent; without it the pipeline stops."""
+    folder = tmp_path / "feed"
+    folder.mkdir()
+    rig = make_rig(source={"type": "files", "path": str(folder), "topics": None, "kafka": None}, **FEED)
+    source = Source()
+
+    def put(name: str, *values: bytes) -> None:
+        (folder / name).write_bytes(b"".join(value + b"\n" for value in values))
+
+    put("1.ndjson", source.change(1, 1, "a")[1], source.change(14, 4, "d")[1])
+    put("2.ndjson", source.change(15, 2, "b")[1])
+    put("3.RESOLVED", mark(10))
+    rig.run()
+    (folder / "2.ndjson").unlink()
+    put("4.ndjson", source.change(16, 3, "c")[1])
+    put("5.RESOLVED", mark(20))
+    with pytest.raises(DataLoss, match="while changes of the feed wait in them, from offset 1 on"):
+        rig.run()
+    rig.tree["source"]["fail_on_data_loss"] = False
+    rig.run()
+    *_, (record, rows) = snapshots(rig)
+    assert rows == {1: "a", 3: "c", 4: "d"}, "what is still there lands"
+    assert record.skipped.encode() == '{"feed":"0:1-4"}'
+    put("6.RESOLVED", mark(30))
+    put("7.ndjson", source.change(31, 5, "e")[1])
+    put("8.RESOLVED", mark(40))
+    rig.run()
+    *_, (record, rows) = snapshots(rig)
+    assert (record.skipped.encode(), rows) == ("{}", {1: "a", 3: "c", 4: "d", 5: "e"})
+    verdict = verify_pipeline(rig.spec, rig.spark)
+    assert verdict.level is Level.HOLDS, [finding.message for _, finding in verdict.findings]

@@ -217,3 +217,18 @@ def test_a_table_whose_rows_could_never_be_deleted_is_refused(make_rig: Callable
     )
     with pytest.raises(ConfigError, match="could not be deleted from the old one"):
         rig.run()
+
+
+def test_an_emptied_source_whose_changes_a_query_spreads_over_tasks_stops(make_rig: Callable[..., Any]) -> None:
+    """CHG-10: a task that does not have the truncate cannot know which of its changes it made void."""
+    sql = "SELECT /*+ REPARTITION(4, id) */ * FROM source"
+    changes = {"decimals": "plain", "truncate": "apply"}
+    rig = make_rig(table=UPSERT, decode=DEBEZIUM, changes=changes, transform={"sql": sql})
+    rig.produce_keyed([({"id": n}, event("c", None, customer(n))) for n in range(8)])
+    rig.produce_keyed([(None, event("t", None, None)), ({"id": 9}, event("c", None, customer(9)))])
+    with pytest.raises(ChangesUnordered, match="several tasks"):
+        rig.run()
+    rig.tree["transform"] = {"sql": "SELECT * FROM source"}
+    rig.run()
+    assert rows(rig).keys() == {9}
+    holds(rig)

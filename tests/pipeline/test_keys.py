@@ -25,6 +25,7 @@ def test_keys_are_identifier_fields_and_never_null() -> None:
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
+        ([], "table.keys is empty"),
         (["ids"], "there is no column 'ids'"),
         (["amount"], "amount is double"),
         (["tags"], "tags is list<string>"),

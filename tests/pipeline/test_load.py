@@ -577,9 +577,17 @@ def test_a_key_of_another_source_type_is_called_that() -> None:
 
 
 class TestKeyedTables:
-    def test_upsert_needs_keys(self) -> None:
+    @pytest.mark.parametrize("envelope", ["none", "op-column"])
+    def test_upsert_needs_keys_where_no_record_names_them(self, envelope: str) -> None:
         """CHG-02."""
-        assert "table.keys is required" in refusal(table__mode="upsert")
+        problem = refusal(table__mode="upsert", decode__envelope=envelope)
+        assert "table.keys is required" in problem
+        assert f'"{envelope}"' in problem
+
+    @pytest.mark.parametrize("envelope", ["debezium", "cockroachdb"])
+    def test_keys_may_be_left_out_where_records_may_name_them(self, envelope: str) -> None:
+        """CHG-03."""
+        assert spec(table__mode="upsert", decode__envelope=envelope).table.keys == []
 
     def test_upsert_needs_columns(self) -> None:
         problem = refusal(table__mode="upsert", table__keys=["id"], decode__format="raw", decode__schema=...)

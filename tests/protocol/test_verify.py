@@ -144,6 +144,26 @@ class Story:
         return self
 
 
+def loss_before_the_frontier(**facts: str) -> Check:
+    """The history of an epoch that skips offsets which an epoch before it had read."""
+
+    def tell(snapshot: SnapshotSeen) -> SnapshotSeen:
+        return replace(snapshot, summary={**snapshot.summary, **facts})
+
+    story = healthy().epoch(3, span(p0="25-40"), skipped=span(p0="15-25")).forge(-1, tell)
+    return check_history(story.seen())
+
+
+def test_only_changes_that_waited_may_be_lost_before_the_frontier() -> None:
+    """EPOCH-07, SRC-10: of a changefeed they were read already, and have no other epoch."""
+    assert "t[0] offsets 15 to 19: in an earlier epoch and again" in messages(loss_before_the_frontier())
+    resolved = "10.0000000000"
+    name = batch_id("orders", "shop.orders", span(p0="25-40"), resolved)
+    of_a_feed = loss_before_the_frontier(**{"frazil.resolved": resolved, "frazil.batch-id": name})
+    assert not of_a_feed.findings
+    assert "10 offsets lost with consent" in of_a_feed.says
+
+
 def messages(check: Check) -> str:
     return "\n".join(finding.message for finding in check.findings)
 

@@ -190,6 +190,28 @@ class TestOrder:
         with pytest.raises(DataLoss):
             line.look() if while_running else line.restart()
 
+    @pytest.mark.parametrize("name", ["0.jsonl", "1.jsonl", "2.RESOLVED"])
+    def test_what_may_have_waited_in_a_removed_file_is_lost_with_consent(
+        self, make: Callable[..., Pipeline], name: str
+    ) -> None:
+        """SRC-10, EPOCH-07: in which file a change waited nobody can tell; recorded once."""
+        line = make(fail_on_data_loss=False)
+        line.with_marks = True
+        line.put("0.jsonl", 0, 1)
+        line.put("1.jsonl", 2, 3)
+        line.put("2.RESOLVED", 4)
+        line.restart()
+        line.commit(5, low=3, resolved="10")
+        (line.folder / name).unlink()
+        line.put("3.RESOLVED", 5)
+        seen = line.restart()
+        ready = reconcile(line.frontier, seen, fail_on_data_loss=False)
+        assert isinstance(ready, Ready)
+        assert ready.skipped == Span({P0: Range(3, 5)})
+        line.commit(6, resolved="20")
+        ready = reconcile(line.frontier, line.source.observe(), fail_on_data_loss=False)
+        assert ready == Ready(line.frontier)
+
     def test_a_pattern_chooses_files_in_all_folders(self, make: Callable[..., Pipeline]) -> None:
         line = make(pattern="*.ndjson")
         line.put("a.ndjson", 1)

@@ -164,6 +164,8 @@ class Coordinator:
         began_ms = self._world.now_ms()
         files = {name: unique_files(reported) for name, reported in merged.files.items()}
         self._require_known(files)
+        if merged.replaces:
+            files |= {self._anchor.name: self._rows_alone(files.get(self._anchor.name, []))}
         for table in self._tables:
             if table is self._anchor or files.get(table.name):
                 self._commit_table(table, merged, files.get(table.name, []))
@@ -261,6 +263,11 @@ class Coordinator:
         action = _action(files, replaces=is_anchor and outcome.replaces)
         read = EMPTY_SPAN if is_anchor else outcome.span
         self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms, read)
+
+    def _rows_alone(self, files: Sequence[WrittenFile]) -> list[WrittenFile]:
+        """Where all older rows go there is nothing to delete one by one: such files are never sent, and removed."""
+        self.abandon(file for file in files if not file.is_data)
+        return [file for file in files if file.is_data]
 
     def _require_replay(self, outcome: EpochOutcome) -> None:
         """An epoch number names one span for good; with another span it would hide rows or double them."""
@@ -392,9 +399,9 @@ class Coordinator:
 
 
 def _advanced(frontier: Frontier, outcome: EpochOutcome) -> Frontier:
-    """The main table's frontier behind the epoch."""
+    """The main table's frontier behind the epoch; what was lost of changes that waited lies before it already."""
     return frontier.advance(
-        outcome.span.with_skipped(outcome.skipped),
+        outcome.span.with_skipped(frontier.reach(outcome.skipped)),
         outcome.leader_epochs,
         outcome.topic_ids,
         outcome.marks,

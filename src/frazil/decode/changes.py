@@ -76,7 +76,9 @@ class ChangeDecoder:
         layout = Layout(plan.changes, _declared(plan), plan.binary, plan.epoch_units, plan.catch_all)
         self._layout = layout
         self._reader = envelope_reader(layout)
-        self._message_keys = MessageKeys(layout.keys, plan.changes.key_format, layout.spelling("", "payload."))
+        self._message_keys = MessageKeys(
+            layout.keys, plan.changes.key_format, layout.spelling("", "payload."), ordered=plan.changes.ordered
+        )
         self._key_places = [layout.columns.get_field_index(name) for name in plan.changes.keys]
         declared = arrow_schema(plan.schema)
         self._required = [
@@ -310,7 +312,7 @@ class ChangeDecoder:
 
 _LETTERS = pa.array(LETTERS)
 _TIME = pa.decimal128(38, 10)
-_UPDATED_REMEDY = "create the changefeed WITH updated, resolved"
+_UPDATED_REMEDY = "create the changefeed WITH updated, resolved; enriched needs enriched_properties = source too"
 _UNKNOWN_REMEDY = (
     'correct the source or changes.op_column, or set changes.unknown_op = "dead-letter" to set such records aside, '
     'or "warn-insert" to take them for upserts'

@@ -16,7 +16,8 @@ _OF_CHANGES = (OP, ORDER, BEFORE)
 
 def require_possible_changes(schema: Schema, changes: ChangePlan, catch_all: str | None, on_error: str) -> None:
     """Refuses keys and names that no change can have."""
-    _require_keys(schema, changes.keys, catch_all)
+    if changes.keys:
+        _require_keys(schema, changes.keys, catch_all)
     for name in changes.before:
         _require_column(schema, name, "the partitioning")
         if name == catch_all:

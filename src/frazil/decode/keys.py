@@ -30,9 +30,15 @@ _NOTHING = b"{}"
 class MessageKeys:
     """Reads message keys as key columns."""
 
-    def __init__(self, columns: pa.Schema, key_format: KeyFormat, spelling: Spelling) -> None:
-        """The spelling's paths are those of the columns, and of the same within `payload`."""
+    def __init__(
+        self, columns: pa.Schema, key_format: KeyFormat, spelling: Spelling, *, ordered: bool = True
+    ) -> None:
+        """The spelling's paths are those of the columns, and of the same within `payload`.
+
+        Unless the columns are `ordered` as the source's key is, several values have to come with their names.
+        """
         self._names = columns.names
+        self._ordered = ordered
         self._format = key_format
         self._parser = JsonParser(columns, spelling)
         both = [*columns] if PAYLOAD in columns.names else [*columns, pa.field(PAYLOAD, pa.struct(list(columns)))]
@@ -124,6 +130,8 @@ class MessageKeys:
     def _named(self, values: Sequence[bytes | msgspec.Raw]) -> bytes:
         if len(values) != len(self._names):
             raise ValueError(f"{len(values)} values for the key columns {', '.join(self._names)}")
+        if len(values) > 1 and not self._ordered:
+            raise ValueError("it has values without names, whose order only table.keys can tell")
         pairs = zip(self._names, values, strict=True)
         return b"{" + b",".join(msgspec.json.encode(name) + b":" + bytes(value) for name, value in pairs) + b"}"
 

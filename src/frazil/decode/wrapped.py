@@ -26,6 +26,7 @@ from frazil.decode.envelopes import (
     rest_of,
 )
 from frazil.decode.extra import require_shallow
+from frazil.decode.keys import coalesce
 from frazil.decode.parser import JsonParser
 from frazil.decode.payload import PAYLOAD, Unwrapping
 
@@ -46,17 +47,17 @@ class _Wrapped:
     """The row and the row before are fields of the value, or of its `payload`."""
 
     prefix = "after."
-    texts: Sequence[str] = ()
+    beside: Sequence[pa.Field] = ()
     """fields that are read beside them"""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._bare = _Form(layout, self.texts, ())
-        self._wrapped = _Form(layout, self.texts, (PAYLOAD,))
+        self._bare = _Form(layout, self.beside, ())
+        self._wrapped = _Form(layout, self.beside, (PAYLOAD,))
         self._unwrapping = Unwrapping()
 
     def images(self, values: list[bytes]) -> tuple[Images, list[pa.Array]]:
-        """All but the codes, and the texts."""
+        """All but the codes, and the fields beside the rows."""
         parts = Parts()
         left = self._read_bare(values, np.arange(len(values)), parts)
         if len(left) and self._unwrapping.learn(values[left[0]]):
@@ -65,7 +66,7 @@ class _Wrapped:
             self._read_wrapped(values, left, parts)
         rows, positions = parts.joined()
         after, before, *others = rows.columns
-        texts, rest = others[: len(self.texts)], others[len(self.texts) :]
+        beside, rest = others[: len(self.beside)], others[len(self.beside) :]
         images = Images(
             positions=positions,
             codes=np.full(len(positions), Code.UNKNOWN, np.int8),
@@ -75,7 +76,7 @@ class _Wrapped:
             has_before=marks(before.is_valid()),
             errors=parts.errors,
         )
-        return images, texts
+        return images, beside
 
     def _read_bare(self, values: list[bytes], at: Places, parts: Parts) -> Places:
         """Reads what is an envelope, or was cut out as one; the places of the others."""
@@ -101,13 +102,13 @@ class _Wrapped:
 class _Form:
     """An envelope that stands by itself, or within the field that a path leads to."""
 
-    def __init__(self, layout: Layout, texts: Sequence[str], path: Sequence[str]) -> None:
+    def __init__(self, layout: Layout, beside: Sequence[pa.Field], path: Sequence[str]) -> None:
         self._is_wrapped = bool(path)
         prefix = "".join(f"{name}." for name in path)
         envelope = [
             pa.field("after", pa.struct(list(layout.parsed))),
             pa.field("before", pa.struct(list(layout.old))),
-            *[pa.field(name, pa.string()) for name in texts],
+            *beside,
         ]
         self.count = len(envelope)
         # Of the other form only that it is there.
@@ -130,7 +131,7 @@ class _Form:
 class Debezium(_Wrapped):
     """`op` says what happened; a tombstone behind a delete says it once more, to Kafka."""
 
-    texts = ("op",)
+    beside = (pa.field("op", pa.string()),)
     null_is: int | None = Code.IGNORED
     known_ops: Sequence[str] = tuple(DEBEZIUM_OPS)
     deletes_are_rows = False
@@ -148,17 +149,25 @@ class Debezium(_Wrapped):
 
 
 class CockroachDb(_Wrapped):
-    """A row, or none any more; or a promise that nothing older will come."""
+    """A row, or none any more; or a promise that nothing older will come.
 
-    # The last two look like numbers with many digits, which the parser would have to be kept away from.
-    texts = ("resolved", "updated", "mvcc_timestamp")
+    An enriched envelope tells the time of a change in `source`, and a resolved one like any other.
+    """
+
+    # All but the first look like numbers with many digits, which the parser would have to be kept away from.
+    beside = (
+        pa.field("resolved", pa.string()),
+        pa.field("source", pa.struct([("ts_hlc", pa.string()), ("mvcc_timestamp", pa.string())])),
+        pa.field("updated", pa.string()),
+        pa.field("mvcc_timestamp", pa.string()),
+    )
     null_is: int | None = None
     known_ops: Sequence[str] = ()
     deletes_are_rows = False
 
     def read(self, values: list[bytes]) -> Images:
-        images, (resolved, updated, _) = self.images(values)
-        images.updated = updated
+        images, (resolved, source, updated, _) = self.images(values)
+        images.updated = coalesce(updated, source.flatten()[0])
         is_resolved = marks(resolved.is_valid()) & ~images.has_after
         images.codes = np.where(
             is_resolved, Code.IGNORED, np.where(images.has_after, Code.UPDATE, Code.DELETE)

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
+import structlog
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType
 from pyspark.sql import SparkSession
 
 from frazil.changes import UPDATED, ChangePlan
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
+from frazil.engine.find_key import find_key
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
 from frazil.errors import ConfigError, TableChanged
 from frazil.journal import NO_JOURNAL, Journal, JournalSettings
@@ -35,6 +37,8 @@ from frazil.table.iceberg import (
     with_settings,
 )
 from frazil.write.deletes import guides
+
+log = structlog.get_logger()
 
 _WITH_BEFORE_IMAGES = {"debezium", "cockroachdb"}
 """Envelopes that may tell what a row was before its change."""
@@ -72,8 +76,11 @@ class Assembly:
         return [self.dead_letters] if self.dead_letters else []
 
 
-def decode_plan(spec: PipelineSpec) -> DecodePlan:
-    """Checked without Spark: what the decoder makes of the declared schema."""
+def decode_plan(spec: PipelineSpec, *, ordered: bool = True) -> DecodePlan:
+    """Checked without Spark: what the decoder makes of the declared schema.
+
+    `ordered` says whether the keys are in the order of the source's own key.
+    """
     told = spec.decode
     plan = plan_decode(
         told.format,
@@ -83,14 +90,14 @@ def decode_plan(spec: PipelineSpec) -> DecodePlan:
         catch_all=told.catch_all,
         epoch_unit=told.epoch_unit,
         binary=told.binary,
-        changes=_change_plan(spec),
+        changes=_change_plan(spec, ordered=ordered),
     )
     if spec.transform is None:
         _require_possible(spec.table, plan.schema)
     return plan
 
 
-def _change_plan(spec: PipelineSpec) -> ChangePlan | None:
+def _change_plan(spec: PipelineSpec, *, ordered: bool) -> ChangePlan | None:
     if spec.table.mode != "upsert":
         return None
     told, envelope = spec.changes, spec.decode.envelope
@@ -103,6 +110,7 @@ def _change_plan(spec: PipelineSpec) -> ChangePlan | None:
         key_format=told.key_format,
         decimals=told.decimals or ("bytes" if envelope == "debezium" else "plain"),
         timed=spec.resolved is not None,
+        ordered=ordered,
     )
 
 
@@ -146,6 +154,12 @@ def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
     try:
         source.observe()
         catalog = IcebergCatalog(spark, spec.catalog)
+        key = find_key(spec, decode.schema, catalog, source)
+        if key is not None:
+            log.info("key found", columns=list(key.columns), told_by=key.told_by)
+            spec = key.complete(spec)
+            decode = decode_plan(spec, ordered=False)
+            lane, schema = plan_lane(spec, spark, decode)
         anchor = catalog.open(anchor_wish(spec.table, schema))
         target = anchor_target(spec, anchor)
         if decode.changes is not None and target.changes is not None and target.changes.scope == "before":

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from frazil.decode import DEAD_LETTER_SCHEMA
 from frazil.engine.assemble import anchor_target, anchor_wish, decode_plan, open_source, plan_lane
+from frazil.engine.find_key import find_key
 from frazil.pipeline import PipelineSpec
 from frazil.protocol.plan import SourceObserved
 from frazil.table.iceberg import IcebergCatalog, TableWish
@@ -18,11 +19,17 @@ def check_connections(spec: PipelineSpec, spark: SparkSession) -> Iterator[str]:
     source = open_source(spec)
     try:
         yield f"source: {_describe(source.observe())}"
+        decode = decode_plan(spec)
+        _, schema = plan_lane(spec, spark, decode)
+        catalog = IcebergCatalog(spark, spec.catalog)
+        yield f"catalog: {spec.catalog.type} at {catalog.address}"
+        key = find_key(spec, decode.schema, catalog, source)
     finally:
         source.close()
-    _, schema = plan_lane(spec, spark, decode_plan(spec))
-    catalog = IcebergCatalog(spark, spec.catalog)
-    yield f"catalog: {spec.catalog.type} at {catalog.address}"
+    if key is not None:
+        yield f"key: {key}"
+        spec = key.complete(spec)
+        _, schema = plan_lane(spec, spark, decode_plan(spec))
     wishes = [anchor_wish(spec.table, schema)]
     if spec.dead_letters is not None:
         wishes.append(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))

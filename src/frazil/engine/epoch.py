@@ -13,7 +13,7 @@ from frazil.engine.alterations import note_alterations
 from frazil.engine.assemble import Assembly
 from frazil.engine.carry import unpacking
 from frazil.engine.distribute import Distribution
-from frazil.engine.keys import require_sequence, share_keys
+from frazil.engine.keys import require_one_task, require_sequence, share_keys
 from frazil.engine.lanes import Lane, describe_job, job_group
 from frazil.engine.worker import EpochPlan, TaskReport
 from frazil.pipeline.spec import TableSection
@@ -139,6 +139,7 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     )
     describe_job(context, name, planned.number, planned.span.records)
     reports, spoiled = _run(parts.lane, plan, targets)
+    require_one_task(reports)
     files = [file for report in reports for file in report.files]
     landed = [file for file in files if file.table == target.table and file.is_data]
     targets.distribution.learn(landed, len(plan.shares), plan.shuffle)

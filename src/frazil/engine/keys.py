@@ -47,6 +47,17 @@ def require_ordered(spec: PipelineSpec, added: Sequence[Partition]) -> None:
         )
 
 
+def require_one_task(reports: Sequence[TaskReport]) -> None:
+    """A task that does not have the truncate itself takes changes for good that stand before it."""
+    if any(report.truncated for report in reports) and sum(report.taken > 0 for report in reports) > 1:
+        raise ChangesUnordered(
+            "the source emptied its table; transform.sql brought its changes to several tasks, of which only one "
+            "can tell what came after",
+            'use a query that moves no rows between tasks, or set changes.truncate = "ignore" and empty the table '
+            "yourself",
+        )
+
+
 def require_one_partition(*frontiers: Frontier) -> None:
     """A truncate stands before or behind the changes of its own partition only."""
     partitions = {partition for frontier in frontiers for partition in frontier.positions}

@@ -260,7 +260,7 @@ class Engine:
                 raise self._unless_replaced(error)
             case Unsure(reason):
                 raise SourceUnavailable(reason)
-            case Ready(base, skipped, given_up):
+            case Ready(base, skipped):
                 pass
         if self._options.available_now and self._goal is None and not seen.more:
             self._goal = seen  # not before: a first answer that lacks partitions would never be reached
@@ -268,10 +268,7 @@ class Engine:
         waiting = backlog(base, seen)
         self._tell(BacklogSeen(backlog(self._coordinator.frontier, seen)))
         if self._resolving is not None:
-            found = self._plan_resolved(self._resolving, base, skipped, seen, waiting)
-            if found is not None and given_up:
-                log.warning("changes that waited are gone from the source", offsets=given_up.encode())
-            return found, self._poll_s
+            return self._plan_resolved(self._resolving, base, skipped, seen, waiting), self._poll_s
         elapsed_s = 0.0 if self._cut_at is None else time.monotonic() - self._cut_at
         drain = self._cut_at is None or self._options.available_now
         match self._policy.decide(

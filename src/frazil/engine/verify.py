@@ -67,19 +67,20 @@ def verify_pipeline(
     elif deep:
         dead = (side.contents, side.seen) if side else None
         checks.append(compare_offsets(spec, spark, anchor.contents, anchor.seen, dead, tell))
-        if spec.table.mode == "upsert":
-            checks.append(_keys(spec, spark, anchor))
+        keys = spec.table.keys or anchor.contents.identifier_fields
+        if spec.table.mode == "upsert" and keys:
+            checks.append(_keys(keys, spark, anchor))
     return Verdict(spec.pipeline.name, checks, deep)
 
 
-def _keys(spec: PipelineSpec, spark: SparkSession, anchor: _Look) -> Check:
+def _keys(keys: Sequence[str], spark: SparkSession, anchor: _Look) -> Check:
     """Reads the key of every live row and looks for doubles."""
-    columns = ", ".join(map(quoted, spec.table.keys))
+    columns = ", ".join(map(quoted, keys))
     table = f"{anchor.contents.sql_name} VERSION AS OF {anchor.contents.snapshot_id}"
     doubled = spark.sql(f"SELECT {columns} FROM {table} GROUP BY {columns} HAVING count(*) > 1")
     sample = [", ".join(map(str, row)) for row in doubled.limit(_NAMED).collect()]
     count = doubled.count() if len(sample) == _NAMED else len(sample)
-    return check_keys(anchor.seen, spec.table.keys, count, sample)
+    return check_keys(anchor.seen, keys, count, sample)
 
 
 def _own_session(spec: PipelineSpec, spark: SparkSession) -> SparkSession:

@@ -20,7 +20,7 @@ def require_fit(table: TableSection, schema: Schema) -> None:
     """Refuses a key, a partition field, a sort field, a bloom filter or a codec that cannot be."""
     if table.compression or table.compression_level is not None:
         check_codec(table.file_format or "parquet", table.compression or "zstd", table.compression_level)
-    if table.mode == "upsert":
+    if table.mode == "upsert" and table.keys:
         keyed(schema, table.keys)
     parse_partition(table.partition, schema)
     parse_sort(table.sort, schema)

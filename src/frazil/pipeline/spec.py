@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from frazil.changes import Decimals, Envelope, KeyFormat, Resolved, Truncate, UnknownOp
+from frazil.changes import KEY_TELLING, Decimals, Envelope, KeyFormat, Resolved, Truncate, UnknownOp
 from frazil.pipeline.aliases import without_aliases
 from frazil.pipeline.values import Duration, FieldList, Size
 from frazil.protocol.layout import MixedEpoch
@@ -208,7 +208,7 @@ class TableSection(Section):
     mode: Literal["append", "upsert"] = "append"
     """append: every record is a row; upsert: every record changes the row with its key"""
     keys: list[str] = []
-    """upsert: the columns whose values name a row, in the order of the source's own key"""
+    """upsert: the columns whose values name a row, in the order of the source's own key; looked for if absent"""
     partition: FieldList = []
     """partition fields: a column, day(column), bucket(16, column) AS name, …"""
     sort: FieldList = []
@@ -379,8 +379,11 @@ class PipelineSpec(Section):
     @model_validator(mode="after")
     def _keyed(self) -> PipelineSpec:
         upsert = self.table.mode == "upsert"
-        if upsert and not self.table.keys:
-            raise ValueError('table.keys is required with mode = "upsert": name the columns that name a row')
+        if upsert and not self.table.keys and self.decode.envelope not in KEY_TELLING:
+            raise ValueError(
+                'table.keys is required with mode = "upsert": name the columns that name a row; with '
+                f'decode.envelope = "{self.decode.envelope}" no record names them'
+            )
         if upsert and self.decode.format == "raw":
             raise ValueError('table.mode = "upsert" needs columns: use decode.format = "json"')
         if upsert and self.table.distribution == "hash":

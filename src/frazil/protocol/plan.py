@@ -8,7 +8,8 @@ gives every partition a place to read from or stops. `FlushPolicy` says when to 
     other topic id                    Stop: the topic was recreated
     end before the frontier           Stop: the log was truncated
     earliest beyond the frontier      Stop, the lost range named; or skip it if the user allows loss
-    earliest beyond changes that wait Stop as well; or go on without those that are gone
+    earliest beyond changes that wait the same, from the first of those changes on
+    torn where changes wait           the same for all of them, but those that are there are read
     partition without a position      read from its earliest offset
     partition missing in the answer   Unsure: ask again; never start it over
     topic no longer asked for         Stop: it was taken out of the pipeline file
@@ -49,6 +50,8 @@ class SourceObserved:
     topic_ids: Mapping[str, str]
     more: bool = False
     """whether there is more than this look had time for"""
+    torn: frozenset[Partition] = frozenset()
+    """partitions that lost something before the frontier, and nobody can tell whether changes waited in it"""
 
     def up_to(self, goal: SourceObserved) -> SourceObserved:
         """The same, but no further than an earlier look reached; what is lost meanwhile is still seen to be."""
@@ -57,12 +60,12 @@ class SourceObserved:
             for partition, log in self.logs.items()
             if partition in goal.logs
         }
-        return SourceObserved(logs, self.topic_ids)
+        return SourceObserved(logs, self.topic_ids, torn=self.torn)
 
     def without(self, partitions: Collection[Partition]) -> SourceObserved:
         """The same, but for these partitions."""
         logs = {partition: log for partition, log in self.logs.items() if partition not in partitions}
-        return SourceObserved(logs, self.topic_ids)
+        return SourceObserved(logs, self.topic_ids, torn=self.torn)
 
     @property
     def ends(self) -> Frontier:
@@ -72,12 +75,13 @@ class SourceObserved:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Every partition has a place to read from; `skipped` is loss that the user allows."""
+    """Every partition has a place to read from; `skipped` is loss that the user allows.
+
+    It begins before the frontier where changes are lost that were read and waited for their time.
+    """
 
     frontier: Frontier
     skipped: Span = EMPTY_SPAN
-    given_up: Span = EMPTY_SPAN
-    """the same of changes that were read and waited for their time"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,6 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
         return Unsure(f"the brokers' answer, or source.partitions, does not mention {names}")
     positions = dict(frontier.positions)
     lost: dict[Partition, Range] = {}
-    given_up: dict[Partition, Range] = {}
     for partition, log in seen.logs.items():
         here = frontier.positions.get(partition)
         if here is None:
@@ -115,16 +118,18 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
             continue
         if log.end < here.offset:
             return SourceStop(_truncated(partition, here.offset, log.end))
+        if partition in seen.torn and here.low is not None:
+            lost[partition] = Range(here.low, here.offset)
         if log.earliest > here.unsettled and here.low is not None:
-            given_up[partition] = Range(here.low, min(log.earliest, here.offset))
+            lost.setdefault(partition, Range(here.low, min(log.earliest, here.offset)))
             positions[partition] = replace(here, low=log.earliest if log.earliest < here.offset else None)
         if log.earliest > here.offset:
-            lost[partition] = Range(here.offset, log.earliest)
+            lost[partition] = Range(here.unsettled, log.earliest)
             positions[partition] = Position(log.earliest)
-    if (lost or given_up) and fail_on_data_loss:
-        return SourceStop(_lost({**given_up, **lost}))
+    if lost and fail_on_data_loss:
+        return SourceStop(_lost(lost))
     topic_ids = {**frontier.topic_ids, **seen.topic_ids}
-    return Ready(Frontier(positions, topic_ids, frontier.resolved), Span(lost), Span(given_up))
+    return Ready(Frontier(positions, topic_ids, frontier.resolved), Span(lost))
 
 
 def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from frazil.errors import FrazilError, TableChanged
-from frazil.protocol.positions import Partition, Range, Span
+from frazil.protocol.positions import Frontier, Partition, Position, Range, Span
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord
 from frazil.protocol.verify.finding import Finding, Level
@@ -54,6 +54,8 @@ class Commit:
 
     snapshot: SnapshotSeen
     record: CommitRecord
+    since: Frontier
+    """where the commits before it leave off, as far as they are known"""
 
     @property
     def is_start(self) -> bool:
@@ -65,8 +67,13 @@ class Commit:
 
     @property
     def covered(self) -> Span:
-        """What it takes the frontier over: read, or lost or given up with the user's consent."""
-        return self.record.span.with_skipped(self.record.skipped).with_skipped(self.record.given_up)
+        """What it takes the frontier over: read, or lost or given up with the user's consent.
+
+        Of a changefeed, changes that were read before and waited may be lost too; the frontier is past those.
+        """
+        record = self.record
+        skipped = record.skipped if record.resolved is None else self.since.reach(record.skipped)
+        return record.span.with_skipped(skipped).with_skipped(record.given_up)
 
     def broken(self, message: str, partition: Partition | None = None) -> Finding:
         """A finding about it."""
@@ -98,9 +105,15 @@ class TableSeen:
     @cached_property
     def commits(self) -> list[Commit]:
         """This pipeline's snapshots."""
-        return [self._read(s) for s in self.history if s.summary.get(PREFIX + "writer") == self.writer]
+        commits: list[Commit] = []
+        ends: dict[Partition, Position] = {}
+        for snapshot in self.history:
+            if snapshot.summary.get(PREFIX + "writer") == self.writer:
+                commits.append(self._read(snapshot, Frontier(dict(ends))))
+                ends |= {partition: Position(r.end) for partition, r in commits[-1].covered.ranges.items()}
+        return commits
 
-    def _read(self, snapshot: SnapshotSeen) -> Commit:
+    def _read(self, snapshot: SnapshotSeen, since: Frontier) -> Commit:
         try:
             record = CommitRecord.parse(snapshot.snapshot_id, snapshot.timestamp_ms, snapshot.summary)
         except (ValueError, AttributeError, FrazilError) as error:
@@ -108,7 +121,7 @@ class TableSeen:
                 f"{self.table}: the summary of snapshot {snapshot.snapshot_id} cannot be read: {error!r}",
                 "no frazil wrote it like that: find out who else sets frazil.* in snapshot summaries",
             ) from error
-        return Commit(snapshot, record)
+        return Commit(snapshot, record, since)
 
     @property
     def epochs(self) -> list[Commit]:

@@ -75,6 +75,7 @@ class FilesFolder:
         self._unsettled = 0
         self._line: _Line | None = None
         self._ignored: set[File] = set()
+        self._is_torn = False
 
     def observe(self) -> SourceObserved:
         """How far the rows reach that are counted; before `resume`, only that there are files."""
@@ -116,6 +117,7 @@ class FilesFolder:
     def acknowledge(self, frontier: Frontier) -> None:
         """Files before the frontier are finished, unless changes in them wait: from now on they may go."""
         self._numbered().finish(self._stand(frontier), self._unsettled)
+        self._is_torn = False
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -132,7 +134,8 @@ class FilesFolder:
         return {self._spec.topic: _ID}
 
     def _observed(self, seen: Log, more: bool) -> SourceObserved:
-        return SourceObserved({self._partition: seen}, self._ids, more)
+        torn = frozenset({self._partition}) if self._is_torn else frozenset[Partition]()
+        return SourceObserved({self._partition: seen}, self._ids, more, torn)
 
     def _numbered(self) -> _Line:
         assert self._line is not None, "asked before anything was observed"
@@ -155,6 +158,7 @@ class FilesFolder:
 
     def _begin(self, listed: Sequence[File], mark: Mark) -> _Line:
         """The files from the frontier on; the one that the frontier lies in comes first."""
+        self._is_torn = False
         late = mark.late(listed)
         behind = {file.name: file for file in listed if file.name <= mark.file.name}
         if self._to_read_again:
@@ -162,7 +166,7 @@ class FilesFolder:
         is_finished = self._committed == mark.end
         self._heed(file for file in late if is_finished or file.name != mark.file.name)
         if self._unsettled < self._committed:
-            self._require_kept(behind, mark)
+            self._is_torn = not self._are_kept(behind, mark)
             return self._look_back([file for file in behind.values() if file not in late], mark, self._unsettled)
         if is_finished:
             return _Line(behind, mark.file.name, mark.end)
@@ -193,8 +197,11 @@ class FilesFolder:
                 del behind[file.name]
         return _Line(behind, mark.file.name, start, numbered)
 
-    def _require_kept(self, behind: Mapping[str, File], mark: Mark) -> None:
-        """Offsets before the frontier are found by counting back, which a file that is gone would mislead."""
+    def _are_kept(self, behind: Mapping[str, File], mark: Mark) -> bool:
+        """Offsets before the frontier are found by counting back, which a file that is gone would mislead.
+
+        Files in front of it then have higher offsets than before, so that none of what is left is overlooked.
+        """
         is_kept = behind.get(mark.file.name) == mark.file and not mark.missing(behind.values())
         if not is_kept and self._spec.fail_on_data_loss:
             raise DataLoss(
@@ -202,6 +209,7 @@ class FilesFolder:
                 f"from offset {self._unsettled} on",
                 "bring them back as they were; to go on without these rows set source.fail_on_data_loss = false",
             )
+        return is_kept
 
     def _compare(self, listed: Sequence[File], line: _Line, mark: Mark) -> None:
         """Holds the listing against what is known; the table above says what follows."""

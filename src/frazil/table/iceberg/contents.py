@@ -68,6 +68,12 @@ class Contents:
         return [field.name() for field in self._table.schema().columns()]
 
     @property
+    def identifier_fields(self) -> list[str]:
+        """The columns that name a row, by the table's own word."""
+        names = set(self._table.schema().identifierFieldNames())
+        return [name for name in self.columns if name in names]
+
+    @property
     def snapshot_id(self) -> int | None:
         head = self._table.currentSnapshot()
         return None if head is None else int(head.snapshotId())
