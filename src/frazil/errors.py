@@ -98,6 +98,12 @@ class TableAltered(TransientError):
     kind = "Transaction"
 
 
+class RowsMoved(TransientError):
+    """Somebody rewrote or deleted rows between the look for their places and the commit that deletes them there."""
+
+    kind = "Transaction"
+
+
 class CommitOutcomeUnknown(TransientError):
     """A commit was sent and nobody knows whether it landed; its files stay where they are."""
 

@@ -95,7 +95,7 @@ def _change_plan(spec: PipelineSpec) -> ChangePlan | None:
         return None
     told, envelope = spec.changes, spec.decode.envelope
     return ChangePlan(
-        keys=tuple(spec.table.keys),
+        keys=() if spec.has_whole_rows else tuple(spec.table.keys),
         envelope=envelope,
         op_column=told.op_column,
         unknown_op=told.unknown_op,
@@ -103,6 +103,7 @@ def _change_plan(spec: PipelineSpec) -> ChangePlan | None:
         key_format=told.key_format,
         decimals=told.decimals or ("bytes" if envelope == "debezium" else "plain"),
         timed=spec.resolved is not None,
+        whole=spec.has_whole_rows,
     )
 
 
