@@ -1,8 +1,8 @@
 """Epochs of a table whose rows are their own keys: a bag of rows, in Spark.
 
 Of each distinct row the weights of its changes are added up. If the sum is positive, so many copies are written, as
-rows of any other table are. If it is negative, so many copies are looked for in the table, whichever they are, and go
-by their places in its data files:
+rows of any other table are. If it is negative, so many copies are looked for in the table, whichever they are, and
+go by their places in its data files:
 
     changes ─▶ sum by row ┬▶ copies that come ─▶ data files
                           └▶ copies that go ──▶ join with the table ─▶ places ─▶ position deletes (format 2)
