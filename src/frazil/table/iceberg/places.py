@@ -118,7 +118,9 @@ class PinnedTable:
         buffer = java.nio.ByteBuffer.wrap(places.positions).order(java.nio.ByteOrder.LITTLE_ENDIAN)
         buffer.asLongBuffer().get(numbers)
         boxed = java.util.Arrays.stream(numbers).boxed().toList()
-        return iceberg.deletes.Deletes.toPositionIndex(iceberg.io.CloseableIterable.withNoopClose(boxed))
+        # Not `withNoopClose`, of which there is another one for a single value: which one is called is left to chance.
+        closeable = iceberg.io.CloseableIterable.combine(boxed, java.io.InputStream.nullInputStream())
+        return iceberg.deletes.Deletes.toPositionIndex(closeable)
 
     def _earlier(self, gone: Sequence[RowPlaces]) -> Mapping[str, list[Any]]:
         """By data file, what deletes its rows by their places so far; a vector stands for all before it."""
