@@ -118,7 +118,7 @@ class PinnedTable:
         buffer = java.nio.ByteBuffer.wrap(places.positions).order(java.nio.ByteOrder.LITTLE_ENDIAN)
         buffer.asLongBuffer().get(numbers)
         boxed = java.util.Arrays.stream(numbers).boxed().toList()
-        # Not `withNoopClose`, of which there is another one for a single value: which one is called is left to chance.
+        # Not `withNoopClose`: there is one more for a single value, and py4j takes whichever it finds first.
         closeable = iceberg.io.CloseableIterable.combine(boxed, java.io.InputStream.nullInputStream())
         return iceberg.deletes.Deletes.toPositionIndex(closeable)
 
