@@ -18,6 +18,7 @@ from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
+from frazil.errors import SchemaMismatch
 from frazil.table.files import UNSORTED, PartitionShapes, RowPlaces, WriteTarget, WrittenFile
 from frazil.write.file import DataFile, FileLayout
 from frazil.write.formats import file_format
@@ -74,6 +75,12 @@ def _partition(
         each.field_id: json_value(_plain(column), each.field_type)
         for each, column in zip(types, columns, strict=True)
     }
+    if not values.keys() >= set(shapes.specs[spec_id]):
+        raise SchemaMismatch(
+            f"{row.column(FILE)[0].as_py()} lies in a partition by a column that the table no longer has, so that "
+            "nobody can say which one",
+            "rewrite such files for the present partitioning: CALL system.rewrite_data_files(…)",
+        )
     return spec_id, tuple(values[field_id] for field_id in shapes.specs[spec_id])
 
 
