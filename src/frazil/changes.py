@@ -1,10 +1,13 @@
 """Changes: what a stream says of rows that have a key.
 
-A change is a row of the table with up to four columns more, which no table keeps: what happens to the row, where
+A change is a row of the table with a few columns more, which no table keeps: what happens to the row, where
 the change stands among the others of its partition, and, where it is needed, when it was made and what the row was
 before.
 
 Within an epoch only the last change of each key counts. Only the key's columns of a delete have a meaning.
+
+Where the whole row is its own key, the table is a bag of rows: changes come with a weight, and within an epoch the
+sum of the weights of equal rows counts.
 """
 
 from __future__ import annotations
@@ -20,6 +23,11 @@ UPDATED = "_updated"
 """DECIMAL(38,10), with `ChangePlan.timed`: when the change was committed, by the source's own clock"""
 BEFORE = "_before"
 """STRUCT of `ChangePlan.before` columns: the row as it was, null where the source does not say"""
+WEIGHT = "_weight"
+"""BIGINT, with `ChangePlan.whole`: how many copies of the row come, or go if it is negative"""
+
+WEIGHT_MAX = 1_000_000
+"""A record that speaks of more copies than this is a mistake."""
 
 INSERT, UPDATE, DELETE, TRUNCATE = "I", "U", "D", "T"
 """A row whose key is new by the source's word · a row, new or not · no row any more · no rows at all."""
@@ -56,6 +64,8 @@ class ChangePlan:
     """of envelope cockroachdb: whether every change must tell its time"""
     ordered: bool = True
     """whether the keys' order is known, so that a message key may list its values without names"""
+    whole: bool = False
+    """whether the row is its own key; there are no key columns then"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +82,7 @@ class ChangeTarget:
     """a column that orders changes of one key across Kafka partitions; ORDER alone if absent"""
     trust_inserts: bool = False
     """whether a key whose first change is an INSERT is known to be new, so that nothing need be deleted"""
+    whole: bool = False
+    """whether the row is its own key, so that rows are taken away by their place in a file; no key columns then"""
+    vectors: bool = False
+    """of whole rows: whether the table wants deletion vectors, not files of positions"""

@@ -11,6 +11,7 @@ what the engine does: a transient error is retried with backoff, a terminal one 
     │   ├── WorkerFailed          kind Io: a Spark task died of something else
     │   ├── SpanUnavailable       kind Io: planned offsets were gone when a worker came to read them
     │   ├── TableAltered          kind Transaction: schema, partitioning or order changed while files were written
+    │   ├── RowsMoved             kind Transaction: rows to be deleted by their places are there no longer
     │   └── CommitOutcomeUnknown  kind Transaction: nobody knows yet whether the commit landed
     └── TerminalError             stops the pipeline
         ├── ConfigError           kind Config
@@ -94,6 +95,12 @@ class SpanUnavailable(TransientError):
 
 class TableAltered(TransientError):
     """The table's schema, partition spec or sort order changed while files were written for it."""
+
+    kind = "Transaction"
+
+
+class RowsMoved(TransientError):
+    """Somebody rewrote or deleted rows between the look for their places and the commit that deletes them there."""
 
     kind = "Transaction"
 

@@ -13,6 +13,7 @@ from frazil.errors import (
     CommitConflict,
     CommitOutcomeUnknown,
     Fenced,
+    RowsMoved,
     TableAltered,
     TableChanged,
     TableDamaged,
@@ -126,6 +127,34 @@ def test_files_that_fit_a_table_that_was_altered_are_sent_again(shop: Any, table
     table.faults.append(Fault.REFUSED)
     table.alter(Layout(schema_id=1))
     assert land(table, written, FILES, shop.world(), PATIENCE) == register(table, 1)
+    assert table.live_paths == ["one.parquet"]
+
+
+class Moving(Around):
+    """Refuses deletes by position, as Iceberg does when others have moved the rows; the first may have landed."""
+
+    def __init__(self, inner: MemoryTable, *, lands: bool) -> None:
+        super().__init__(inner)
+        self._lands = lands
+
+    def commit(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
+        if self._lands:
+            self.inner.commit(proposal, files)
+        raise RowsMoved("rows are no longer where they were found")
+
+
+def test_rows_that_moved_are_not_looked_for_in_the_old_places_again(shop: Any, table: MemoryTable) -> None:
+    """FAULT-26, LIM-04: a retry with the same files could never land; the epoch is written again."""
+    moving = cast(MemoryTable, Moving(table, lands=False))
+    with pytest.raises(RowsMoved):
+        land(moving, epoch_1(table), FILES, shop.world(), PATIENCE)
+    assert (table.live_paths, table.deleted, shop.clock.slept_s) == ([], set(), [])
+
+
+def test_rows_that_moved_because_the_commit_landed_are_in_place(shop: Any, table: MemoryTable) -> None:
+    """FAULT-07, LIM-04: an error says nothing about the outcome, this one neither."""
+    moving = cast(MemoryTable, Moving(table, lands=True))
+    assert land(moving, epoch_1(table), FILES, shop.world(), PATIENCE) == register(table, 1)
     assert table.live_paths == ["one.parquet"]
 
 

@@ -32,11 +32,13 @@ def bytes_of(cell: str) -> bytes | None:
 def changes_of(heading: str) -> ChangePlan:
     named = next((name for name in SOUND if name in heading), "op-column" if "op_column" in heading else "none")
     options: dict[str, Any] = dict(re.findall(r'(\w+) = "([\w-]+)"', heading))
-    timed = options.pop("resolved", "off") != "off"
-    return ChangePlan(keys=("id",), envelope=named, timed=timed, **options)  # type: ignore[arg-type]
+    timed, whole = options.pop("resolved", "off") != "off", '["*"]' in heading
+    return ChangePlan(() if whole else ("id",), named, timed=timed, whole=whole, **options)  # type: ignore[arg-type]
 
 
 def shown_change(row: dict[str, Any]) -> str:
+    if "_weight" in row:
+        return f"{row['_weight']:+d} {shown_row(row)}"
     match row["_op"]:
         case "T":
             return "T"
@@ -44,7 +46,11 @@ def shown_change(row: dict[str, Any]) -> str:
             assert row["name"] is None
             return f"D {row['id']}"
         case letter:
-            return f"{letter} " + ", ".join("NULL" if row[name] is None else str(row[name]) for name in COLUMNS)
+            return f"{letter} {shown_row(row)}"
+
+
+def shown_row(row: dict[str, Any]) -> str:
+    return ", ".join("NULL" if row[name] is None else str(row[name]) for name in COLUMNS)
 
 
 COLUMNS = ("id", "name", "total")
@@ -74,6 +80,8 @@ def test_a_record_becomes_what_the_page_says(heading: str, value: str, key: str,
     """CHG-04, CHG-05, CHG-06, CHG-07, DEC-03, SRC-07, SRC-12, TEST-14"""
     changes = changes_of(heading)
     sound = SOUND[changes.envelope].replace(b"_op", (changes.op_column or "_op").encode())
+    if changes.whole:
+        sound = sound.replace(b'"U"', b'"I"').replace(b'"u"', b'"c"')
     plan = plan_decode("json", DDL, metadata=False, on_error="dead-letter", changes=changes)
     records = Records("t", 0, [5, 6, 7], [sound, bytes_of(value), sound], [None, bytes_of(key), None])
     if expected == "stops":

@@ -40,6 +40,29 @@ def test_what_cannot_name_a_row_is_refused(keys: list[str], problem: str) -> Non
     assert refused.value.remedy
 
 
+def test_the_whole_row_may_be_the_key_and_changes_no_column() -> None:
+    """LIM-04: of any type that Spark can tell apart, floats and lists too."""
+    assert keyed(SCHEMA, ["*"]) == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        ("m MAP<STRING, INT>", "m is map<string, int>"),
+        ("s STRUCT<l: ARRAY<MAP<STRING, INT>>>", "s is struct"),
+        ("at TIME", "at is time"),
+        ("ns TIMESTAMP_NS", "ns is timestamp"),
+        ("`a.b` INT", "column a.b"),
+    ],
+)
+def test_a_column_that_rows_cannot_be_found_by_is_refused(declared: str, problem: str) -> None:
+    """LIM-04"""
+    with pytest.raises(ConfigError) as refused:
+        keyed(parse_schema(f"id BIGINT, {declared}"), ["*"])
+    assert problem in refused.value.message
+    assert refused.value.remedy
+
+
 @pytest.mark.parametrize(
     ("partition", "keys", "known"),
     [

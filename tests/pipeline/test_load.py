@@ -589,6 +589,25 @@ class TestKeyedTables:
         """CHG-03."""
         assert spec(table__mode="upsert", decode__envelope=envelope).table.keys == []
 
+    @pytest.mark.parametrize(
+        ("keys", "message"),
+        [
+            ({"table__keys": ["*", "id"]}, '"*" is the whole row and stands alone'),
+            ({"decode__envelope": "none"}, 'decode.envelope = "none" does not tell the whole row that goes'),
+            ({"decode__envelope": "cockroachdb"}, "name the columns of the primary key"),
+            ({"decode__metadata": True}, "set decode.metadata = false"),
+            ({"decode__catch_all": "rest"}, "decode.catch_all do not go together"),
+            ({"changes__sequence_by": "id"}, "changes.sequence_by has no meaning"),
+            ({"changes__trust_inserts": True}, "changes.trust_inserts has no meaning"),
+        ],
+    )
+    def test_rows_that_cannot_be_their_own_keys_are_refused(self, keys: dict[str, object], message: str) -> None:
+        """LIM-04"""
+        whole = {"table__mode": "upsert", "table__keys": ["*"], "decode__envelope": "debezium"}
+        whole["decode__metadata"] = False
+        assert spec(**whole).has_whole_rows
+        assert message in refusal(**(whole | keys))
+
     def test_upsert_needs_columns(self) -> None:
         problem = refusal(table__mode="upsert", table__keys=["id"], decode__format="raw", decode__schema=...)
         assert 'use decode.format = "json"' in problem

@@ -19,6 +19,7 @@ from frazil.protocol.verify import (
     SnapshotSeen,
     TableSeen,
     Verdict,
+    check_bag,
     check_dead_letters,
     check_files,
     check_history,
@@ -664,3 +665,16 @@ def test_the_worst_finding_is_the_verdict() -> None:
 
 def test_numbers_agree_with_their_nouns() -> None:
     assert (many(0, "file"), many(1, "file"), many(2_000, "file")) == ("0 files", "1 file", "2,000 files")
+
+
+def test_of_a_bag_as_many_rows_are_found_as_came_and_did_not_go() -> None:
+    """LIM-04: unless others, or epochs that have expired, had a part in it."""
+    story = Story().start().epoch(1, span(p0="0-5"), Counts(5, 5))
+    story.epoch(2, span(p0="5-9"), Counts(delivered=4, landed=2, deleted=3, collapsed=-1))
+    assert check_bag(story.seen(), 4).level is Level.HOLDS
+    check = check_bag(story.seen(), 5)
+    assert check.level is Level.BROKEN
+    assert "4 rows came and did not go, a reader finds 5" in messages(check)
+    story.other("append", added_records=1, added_data_files=1)
+    assert check_bag(story.seen(), 5).level is Level.HOLDS
+    assert "others" in check_bag(story.seen(), 5).says

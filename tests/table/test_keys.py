@@ -11,7 +11,7 @@ from frazil.pipeline.keys import keyed
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import parse_schema
 from frazil.table.files import WriteTarget
-from frazil.table.iceberg.keys import change_target, require_same_keys
+from frazil.table.iceberg.keys import change_target, needs_plain_spec, require_same_keys, whole_row_target
 from frazil.write.deletes import guides
 
 SCHEMA = parse_schema("id BIGINT, region STRING, place STRUCT<city: STRING>, placed_at TIMESTAMP")
@@ -62,5 +62,12 @@ def test_a_table_with_rows_that_could_never_be_deleted_is_refused(
 def test_a_table_that_names_other_keys_is_refused() -> None:
     require_same_keys("shop.orders", ["id"], SCHEMA)
     require_same_keys("shop.orders", ["region", "id"], keyed(SCHEMA, ["id", "region"]))
-    with pytest.raises(SchemaMismatch, match="identifier fields are id, region"):
-        require_same_keys("shop.orders", ["id"], keyed(SCHEMA, ["id", "region"]))
+    for keys in (["id"], ["*"]):
+        with pytest.raises(SchemaMismatch, match="identifier fields are id, region"):
+            require_same_keys("shop.orders", keys, keyed(SCHEMA, ["id", "region"]))
+
+
+def test_rows_that_are_their_own_keys_need_no_unpartitioned_spec() -> None:
+    """LIM-04: they are deleted by their places, in the way of the table's format."""
+    assert [needs_plain_spec(BY_DAY, SCHEMA, keys) for keys in (["*"], ["id"], [])] == [False, True, False]
+    assert [whole_row_target(version).vectors for version in (2, 3, 4)] == [False, True, True]

@@ -15,7 +15,7 @@ from frazil.commit.land import land
 from frazil.commit.outcome import EpochOutcome, Landed, Started
 from frazil.commit.world import World
 from frazil.errors import CatalogUnavailable, Fenced, InvalidState, TableChanged
-from frazil.protocol.commit import Proposal, TableObserved, fenced, register_changed
+from frazil.protocol.commit import Lookup, Proposal, TableObserved, fenced, register_changed
 from frazil.protocol.layout import MixedEpoch
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
 from frazil.protocol.register import Epoch, Register, batch_id, start_id
@@ -262,7 +262,10 @@ class Coordinator:
         )
         action = _action(files, replaces=is_anchor and outcome.replaces)
         read = EMPTY_SPAN if is_anchor else outcome.span
-        self._land(table, before, register, action, span, counts, files, skipped, outcome.started_ms, read)
+        lookup = outcome.lookup if is_anchor else None
+        self._land(
+            table, before, register, action, span, counts, files, skipped, outcome.started_ms, read, lookup=lookup
+        )
 
     def _rows_alone(self, files: Sequence[WrittenFile]) -> list[WrittenFile]:
         """Where all older rows go there is nothing to delete one by one: such files are never sent, and removed."""
@@ -305,6 +308,7 @@ class Coordinator:
         started_ms: int = 0,
         read: Span = EMPTY_SPAN,
         amends: Amends | None = None,
+        lookup: Lookup | None = None,
     ) -> None:
         now_ms = self._world.now_ms()
         summary = EpochSummary(
@@ -332,6 +336,7 @@ class Coordinator:
             replaces=action == "overwrite",
             shape=shape_of(files, self._mixed_epoch, replaces=action == "overwrite"),
             holds=amends.holds if amends else None,
+            lookup=lookup,
         )
         self._registers[table.name] = land(table, proposal, files, self._world, self._backoff)
 
@@ -352,6 +357,7 @@ class Coordinator:
             resolved=outcome.resolved,
             started_ms=before.started_ms,
             replaces=before.replaces or outcome.replaces,
+            lookup=outcome.lookup,
         )
 
     def _require_known(self, files: Mapping[str, Sequence[WrittenFile]]) -> None:
@@ -429,10 +435,10 @@ def _epochs_outside(span: Span, leader_epochs: Mapping[Partition, int]) -> dict[
 
 
 def unique_files(files: Sequence[WrittenFile]) -> list[WrittenFile]:
-    """A file reported twice counts once; one path with two contents is an error."""
-    unique: dict[str, WrittenFile] = {}
+    """A file reported twice counts once; one path with two contents is an error, but for parts of one file."""
+    unique: dict[tuple[str, int | None], WrittenFile] = {}
     for file in files:
-        known = unique.setdefault(file.path, file)
+        known = unique.setdefault((file.path, file.content_offset), file)
         if known.file_hash != file.file_hash:
             raise InvalidState(
                 f"{file.path} was reported twice, with different contents",

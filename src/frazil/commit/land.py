@@ -5,7 +5,8 @@
 3. It landed: done. Another coordinator took over: stop. It has not landed: wait a little, and try again with
    the same files. An attempt that was thought lost may land meanwhile; the judgement then says so.
 4. An earlier commit of ours landed late: what was planned without it is given up.
-5. The table was altered so that what was written for it as it was does not fit: it is given up, and written again.
+5. The table was altered so that what was written for it as it was does not fit, or rows that are deleted by their
+   places have moved: it is given up, and written again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 import structlog
 
 from frazil.commit.world import World
-from frazil.errors import CatalogUnavailable, CommitConflict, CommitOutcomeUnknown, FrazilError
+from frazil.errors import CatalogUnavailable, CommitConflict, CommitOutcomeUnknown, FrazilError, RowsMoved
 from frazil.protocol.commit import (
     AlreadyCommitted,
     Altered,
@@ -65,6 +66,8 @@ def land(
                 raise altered(table.name, proposal, misfit) from cause
             case Unexpected(error=terminal):
                 raise terminal from cause
+            case Proceed() if isinstance(cause, RowsMoved):
+                raise cause
             case Proceed():
                 log.warning("commit failed", table=table.name, attempt=failures, error=_brief(cause))
                 if failures < backoff.attempts:

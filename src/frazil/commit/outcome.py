@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from frazil.protocol.commit import Lookup
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
 from frazil.protocol.register import Epoch, Generation, Register
 from frazil.protocol.summary import Counts
@@ -31,6 +32,8 @@ class EpochOutcome:
     started_ms: int = 0
     replaces: bool = False
     """whether the main table's rows so far are gone, because the source emptied its table"""
+    lookup: Lookup | None = None
+    """where the main table's rows were found that are deleted by their places"""
 
     @property
     def all_files(self) -> list[WrittenFile]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from frazil.changes import BEFORE, OP, ORDER, UPDATED, ChangePlan
+from frazil.changes import BEFORE, OP, ORDER, UPDATED, WEIGHT, ChangePlan
 from frazil.decode.columns import (
     METADATA_FIELDS,
     Decoded,
@@ -56,6 +56,8 @@ def change_schema(plan: DecodePlan) -> pa.Schema:
         columns.append(pa.field(UPDATED, _TIME))
     if plan.changes.before:
         columns.append(pa.field(BEFORE, pa.struct([declared.field(name) for name in plan.changes.before])))
+    if plan.changes.whole:
+        columns.append(pa.field(WEIGHT, pa.int64()))
     return pa.schema(columns)
 
 
@@ -102,7 +104,7 @@ class ChangeDecoder:
             self._refuse_unavailable(images, fates)
             self._verify_message_keys(images, moved, fates)
         self._lay_out(images, own_key, moved, absent, fates, sheet)
-        return self._decoded(records, sheet, fates, times)
+        return self._decoded(records, sheet, fates, times, _weights(images, len(records)))
 
     def _read(self, records: Records, absent: list[int], fates: _Fates) -> Images:
         """What the values say, by positions of the records."""
@@ -138,7 +140,7 @@ class ChangeDecoder:
             case "dead-letter":
                 fates.kill(images, place, words)
             case "warn-insert":
-                images.codes[place] = Code.UPDATE
+                images.codes[place] = Code.INSERT if self._changes.whole else Code.UPDATE
                 if not self._has_warned:
                     _log.warning("unknown operation taken for an upsert", op=op, **fates.origin(images, place))
                 self._has_warned = True
@@ -159,6 +161,20 @@ class ChangeDecoder:
             missing = (keyed if is_key else rows) & marks(images.after[column].is_null())
             for place in np.flatnonzero(missing):
                 fates.kill(images, int(place), f"{name} is {kind}, but null or missing")
+        if self._changes.whole:
+            self._require_old_rows(images, fates)
+
+    def _require_old_rows(self, images: Images, fates: _Fates) -> None:
+        """A row that is its own key is found by all that it was, and by nothing less."""
+        olds = (images.codes == Code.UPDATE) | (images.codes == Code.DELETE)
+        for place in np.flatnonzero(olds & ~images.has_before):
+            fates.kill(images, int(place), _NO_OLD_ROW)
+        prefix = "" if self._reader.deletes_are_rows else "before."
+        for column in self._required:
+            missing = olds & images.has_before & marks(images.before[column].is_null())
+            for place in np.flatnonzero(missing):
+                name = f"{prefix}{self._layout.columns.field(column).name}"
+                fates.kill(images, int(place), f"{name} is NOT NULL, but null or missing")
 
     def _times(self, images: Images, fates: _Fates) -> pa.Array:
         """When each record's change was made; one that does not say so is none that could be put in order."""
@@ -176,6 +192,8 @@ class ChangeDecoder:
     def _own_keys(self, images: Images) -> tuple[Marks, Marks]:
         """Where the row before has its whole key; and where an update gave it another one."""
         own = images.has_before.copy()
+        if self._changes.whole:
+            return own, own & (images.codes == Code.UPDATE)
         moved = np.zeros(len(own), bool)
         for column, old in zip(self._key_places, images.before, strict=False):
             if old.null_count:
@@ -198,7 +216,7 @@ class ChangeDecoder:
     def _verify_message_keys(self, images: Images, moved: Marks, fates: _Fates) -> None:
         """All changes of a row lie in one partition only if the message key is the row's."""
         records = fates.records
-        if not records.keys:
+        if not records.keys or not self._changes.keys:
             return
         keys = (
             records.keys if len(images.positions) == len(records) else [records.keys[i] for i in images.positions]
@@ -278,7 +296,9 @@ class ChangeDecoder:
                 fates.ignored += len(absent)
         return [], [], []
 
-    def _decoded(self, records: Records, sheet: Sheet, fates: _Fates, times: pa.Array | None) -> Decoded:
+    def _decoded(
+        self, records: Records, sheet: Sheet, fates: _Fates, times: pa.Array | None, weights: Places
+    ) -> Decoded:
         fates.raise_first(self._plan.on_error == "fail")
         dead = None
         if fates.errors:
@@ -294,6 +314,8 @@ class ChangeDecoder:
             columns.append(times.take(pa.array(laid.positions)))
         if self._changes.before:
             columns.append(self._before(laid))
+        if self._changes.whole:
+            columns.append(pa.array(_SIGNS[laid.codes] * weights[laid.positions]))
         rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return Decoded(rows, dead, fates.ignored, fates.unknown_ops)
 
@@ -311,6 +333,12 @@ class ChangeDecoder:
 
 
 _LETTERS = pa.array(LETTERS)
+_SIGNS = np.array([1, 1, -1, 0])
+"""of the letters: what each does to the number of copies of its row"""
+_NO_OLD_ROW = (
+    "it does not tell the row that goes, and without a key nothing else names it: in PostgreSQL set REPLICA "
+    "IDENTITY FULL; where an operation stands beside the columns, send the old row with -U and the new one with +U"
+)
 _TIME = pa.decimal128(38, 10)
 _UPDATED_REMEDY = "create the changefeed WITH updated, resolved; enriched needs enriched_properties = source too"
 _UNKNOWN_REMEDY = (
@@ -358,6 +386,14 @@ class _Fates:
             self.stops.setdefault(first, undecodable(self.records, first, self.errors[first]))
         if self.stops:
             raise self.stops[min(self.stops)]
+
+
+def _weights(images: Images, count: int) -> Places:
+    """Of each record, how many copies of its row it is about."""
+    weights = np.ones(count, np.int64)
+    if images.weights is not None:
+        weights[images.positions] = images.weights
+    return weights
 
 
 def _parsed_times(texts: pa.Array) -> pa.Array:

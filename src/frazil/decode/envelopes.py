@@ -64,7 +64,9 @@ class Layout:
 
     @property
     def old(self) -> pa.Schema:
-        """The columns of a row before its change: its key, and what else is needed."""
+        """The columns of a row before its change: its key, which may be all of it, and what else is needed."""
+        if self.changes.whole:
+            return self.columns
         names = dict.fromkeys([*self.changes.keys, *self.changes.before])
         return pa.schema([self.columns.field(name) for name in names])
 
@@ -90,6 +92,8 @@ class Images:
     """the operation as it was written, of envelopes that write one"""
     updated: pa.Array | None = None
     """the time as it was written, of envelopes that write one"""
+    weights: Places | None = None
+    """how many copies of the row each is about, of envelopes that say so"""
     errors: dict[int, str] = field(default_factory=dict)
 
 

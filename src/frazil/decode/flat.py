@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from frazil.changes import WEIGHT_MAX
 from frazil.decode.envelopes import (
     FIELDS,
     Code,
+    Codes,
     Images,
     Layout,
     Parts,
@@ -28,8 +31,11 @@ COLUMN_OPS: dict[str, int] = {
     **dict.fromkeys(("U", "+U", "u"), Code.UPDATE),
     **dict.fromkeys(("D", "-D", "d", "-U", "-1"), Code.DELETE),
 }
+WHOLE_ROW_OPS: dict[str, int] = {**COLUMN_OPS, "+U": Code.INSERT}
+"""Where rows are their own keys, an old row goes with `-U`, and the new one comes as any other."""
 OP_FIELDS = ("_op", "__op")
 
+_WEIGHT = re.compile(r"[+-]?[0-9]{1,19}")
 _TEXT = b'"'
 _DIGITS = b"-0123456789"
 
@@ -94,7 +100,7 @@ class WithOp:
         columns = rows.columns
         op = pc.coalesce(*columns[self._count : end])
         after = in_place([*columns[: self._count], *columns[end:]], self._layout)
-        codes = codes_of(op, COLUMN_OPS)
+        codes, weights = weighed(op) if self._layout.changes.whole else (codes_of(op, COLUMN_OPS), None)
         return Images(
             positions=positions,
             codes=codes,
@@ -103,6 +109,7 @@ class WithOp:
             before=[after[self._layout.columns.get_field_index(name)] for name in self._layout.old.names],
             has_before=codes == Code.DELETE,
             ops=op,
+            weights=weights,
             errors=errors,
         )
 
@@ -143,3 +150,25 @@ class WithOp:
         except ValueError:
             return 0
         return int(bytes(op)[:1] in _DIGITS)
+
+
+def weighed(ops: pa.Array) -> tuple[Codes, Places]:
+    """What each operation does to a row that is its own key, and to how many copies of it."""
+    encoded = ops.dictionary_encode(null_encoding="encode")
+    known = [_weighed(op) for op in encoded.dictionary.to_pylist()]
+    at = encoded.indices.to_numpy(zero_copy_only=False)
+    codes, weights = (
+        np.array([code for code, _ in known], np.int8),
+        np.array([weight for _, weight in known], np.int64),
+    )
+    return codes[at], weights[at]
+
+
+def _weighed(op: str | None) -> tuple[int, int]:
+    if op is None or op in WHOLE_ROW_OPS:
+        return WHOLE_ROW_OPS.get(op or "", Code.UNKNOWN), 1
+    if not _WEIGHT.fullmatch(op) or not 0 <= abs(weight := int(op)) <= WEIGHT_MAX:
+        return Code.UNKNOWN, 1
+    if weight == 0:
+        return Code.IGNORED, 1
+    return (Code.INSERT if weight > 0 else Code.DELETE), abs(weight)

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from pyiceberg.schema import Schema
 
-from frazil.changes import BEFORE, OP, ORDER, UPDATED, ChangePlan
+from frazil.changes import BEFORE, OP, ORDER, UPDATED, WEIGHT, ChangePlan
 from frazil.errors import ConfigError
-from frazil.pipeline.keys import keyed
+from frazil.pipeline.keys import WHOLE_ROW, keyed
 
 _OF_CHANGES = (OP, ORDER, BEFORE)
 
 
 def require_possible_changes(schema: Schema, changes: ChangePlan, catch_all: str | None, on_error: str) -> None:
     """Refuses keys and names that no change can have."""
-    if changes.keys:
-        _require_keys(schema, changes.keys, catch_all)
+    if changes.whole or changes.keys:
+        _require_keys(schema, (WHOLE_ROW,) if changes.whole else changes.keys, catch_all)
     for name in changes.before:
         _require_column(schema, name, "the partitioning")
         if name == catch_all:
@@ -25,7 +25,7 @@ def require_possible_changes(schema: Schema, changes: ChangePlan, catch_all: str
                 f"{name} keeps what is not declared (decode.catch_all), and a row cannot be found by it",
                 "partition by another column",
             )
-    of_changes = (*_OF_CHANGES, UPDATED) if changes.timed else _OF_CHANGES
+    of_changes = (*_OF_CHANGES, *([UPDATED] if changes.timed else []), *([WEIGHT] if changes.whole else []))
     taken = [each.name for each in schema.fields if each.name.lower() in of_changes]
     if taken:
         raise ConfigError(

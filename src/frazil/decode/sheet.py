@@ -30,7 +30,7 @@ class Sheet:
 
     def __init__(self, layout: Layout) -> None:
         self._columns = layout.columns
-        self._keys = layout.changes.keys
+        self._keys = layout.old.names if layout.changes.whole else layout.changes.keys
         self._sources: list[list[pa.Array]] = []
         self._count = 0
         self._puts: list[tuple[Places, Places, Places, Codes, Places]] = []
@@ -44,7 +44,7 @@ class Sheet:
         return first
 
     def key_rows(self, keys: list[pa.Array]) -> int:
-        """The same, of rows that have but a key."""
+        """The same, of rows that have but a key, which may be all of them."""
         count = len(keys[0])
         given = dict(zip(self._keys, keys, strict=False))
         return self.rows([given.get(each.name, pa.nulls(count, each.type)) for each in self._columns])

@@ -2,6 +2,7 @@
 
 UUID                  text, as Iceberg's Spark shows it
 FIXED                 BINARY
+ARRAY                 with 32-bit offsets: Spark takes no others
 TIME, nanoseconds     refused: Spark 4.1 has a TIME but does not take it from Arrow, and no nanoseconds
 a dot or a backquote  refused in a column's name: PySpark cannot hand such a column to Python
 """
@@ -52,7 +53,7 @@ def _spark_type(kind: pa.DataType, column: str) -> pa.DataType:
         key = kind.key_field.with_type(_spark_type(kind.key_type, column))
         return pa.map_(key, kind.item_field.with_type(_spark_type(kind.item_type, column)))
     if pt.is_large_list(kind):
-        return pa.large_list(kind.value_field.with_type(_spark_type(kind.value_type, column)))
+        return pa.list_(kind.value_field.with_type(_spark_type(kind.value_type, column)))
     return kind
 
 
@@ -67,7 +68,8 @@ def _spark_array(values: pa.Array, kind: pa.DataType) -> pa.Array:
         entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
         frame = values.buffers()[:2]
         return pa.Array.from_buffers(kind, len(values), frame, offset=values.offset, children=[entries])
-    if pt.is_large_list(kind):
+    if pt.is_list(kind):
         frame, items = values.buffers()[:2], _spark_array(values.values, kind.value_type)
-        return pa.Array.from_buffers(kind, len(values), frame, offset=values.offset, children=[items])
+        large = pa.large_list(kind.value_field)
+        return pa.Array.from_buffers(large, len(values), frame, offset=values.offset, children=[items]).cast(kind)
     return values.cast(kind)

@@ -102,7 +102,7 @@ def _change_plan(spec: PipelineSpec, *, ordered: bool) -> ChangePlan | None:
         return None
     told, envelope = spec.changes, spec.decode.envelope
     return ChangePlan(
-        keys=tuple(spec.table.keys),
+        keys=() if spec.has_whole_rows else tuple(spec.table.keys),
         envelope=envelope,
         op_column=told.op_column,
         unknown_op=told.unknown_op,
@@ -111,6 +111,7 @@ def _change_plan(spec: PipelineSpec, *, ordered: bool) -> ChangePlan | None:
         decimals=told.decimals or ("bytes" if envelope == "debezium" else "plain"),
         timed=spec.resolved is not None,
         ordered=ordered,
+        whole=spec.has_whole_rows,
     )
 
 

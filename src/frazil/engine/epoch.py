@@ -11,6 +11,7 @@ import structlog
 from frazil.commit import EpochOutcome
 from frazil.engine.alterations import note_alterations
 from frazil.engine.assemble import Assembly
+from frazil.engine.bag import Retraction
 from frazil.engine.carry import unpacking
 from frazil.engine.distribute import Distribution
 from frazil.engine.keys import require_one_task, require_sequence, share_keys
@@ -122,11 +123,12 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     parts.journal.append(begun, durable=True)
     tasks = max(1, min(context.defaultParallelism, -(-planned.reading.records // _TASK_RECORDS_MIN)))
     is_keyed = target.changes is not None
+    is_bag = target.changes is not None and target.changes.whole
     plan = EpochPlan(
         writer=name,
         epoch=planned.number,
         # The changes of a key are in order within a Kafka partition, and one task has to see them all.
-        shares=planned.split(tasks, whole=is_keyed),
+        shares=planned.split(tasks, whole=is_keyed and not is_bag),
         reader=parts.source.reader(parts.wants, planned.reading),
         decode=parts.decode,
         target=target,
@@ -138,24 +140,31 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
         window=planned.window,
     )
     describe_job(context, name, planned.number, planned.span.records)
-    reports, spoiled = _run(parts.lane, plan, targets)
-    require_one_task(reports)
+    before = planned.registers[target.table]
+    retraction = Retraction(parts.spec.catalog, parts.anchor, plan, before) if is_bag else None
+    reports, spoiled = _run(parts.lane, plan, targets, retraction)
+    if retraction is None:
+        require_one_task(reports)
     files = [file for report in reports for file in report.files]
     landed = [file for file in files if file.table == target.table and file.is_data]
     targets.distribution.learn(landed, len(plan.shares), plan.shuffle)
     written = _add_up(planned, plan, reports, began_ms, time.monotonic() - began)
+    if retraction is not None:
+        written = replace(written, outcome=replace(written.outcome, lookup=retraction.lookup))
     winners = _attempts(files) if ran_more_than_once(context, job_group(name, planned.number)) else ()
     return replace(written, spoiled=spoiled, winners=winners)
 
 
-def _run(lane: Lane, plan: EpochPlan, targets: Targets) -> tuple[list[TaskReport], list[WrittenFile]]:
+def _run(
+    lane: Lane, plan: EpochPlan, targets: Targets, retraction: Retraction | None
+) -> tuple[list[TaskReport], list[WrittenFile]]:
     """The reports of the plan's tasks, and the files of a first try that turned out to be wrong.
 
     Two tasks that had the same key each wrote what they took for its last change. That is seen before anything
     is committed; then the changes of a key are brought together first, in this epoch and in those to come.
     """
     with unpacking():
-        reports = lane.run(plan)
+        reports = lane.run(plan, retraction)
     if plan.by_key or not share_keys(reports):
         return reports, []
     require_sequence(plan.target)
@@ -227,6 +236,7 @@ def _counts(plan: EpochPlan, reports: list[TaskReport]) -> Counts:
     delivered, landed, deleted, dead = total("delivered"), total("landed"), total("deleted"), total("dead")
     if plan.target.changes is None:
         return Counts(delivered, landed, delivered - landed - dead, dead)
-    filtered = total("filtered") + total("decoded") - total("taken")
+    missing = total("missing")
+    filtered = total("filtered") + total("decoded") - total("taken") + missing
     collapsed = delivered - landed - deleted - filtered - dead
-    return Counts(delivered, landed, filtered, dead, deleted, collapsed, total("unknown_ops"))
+    return Counts(delivered, landed, filtered, dead, deleted, collapsed, total("unknown_ops"), missing)

@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from frazil.changes import OP, ORDER
+from frazil.changes import OP, ORDER, WEIGHT
 from frazil.decode import DecodePlan, decoded_schema
 from frazil.decode.spark import as_spark, spark_schema
+from frazil.engine.bag import Retraction, write_bag
 from frazil.engine.distribute import gathered, gathered_by_key
 from frazil.engine.worker import ArrowFunction, EpochPlan, TaskReport, run_native, run_sink, run_source
 from frazil.errors import ConfigError
@@ -38,7 +39,9 @@ class Lane(Protocol):
         """Whether Spark has types for all columns, so that rows may go from task to task."""
         ...
 
-    def run(self, plan: EpochPlan) -> list[TaskReport]: ...
+    def run(self, plan: EpochPlan, retraction: Retraction | None = None) -> list[TaskReport]:
+        """`retraction` takes rows away that are their own keys; a table of other rows needs none."""
+        ...
 
 
 class NativeLane:
@@ -52,9 +55,10 @@ class NativeLane:
     def can_shuffle(self) -> bool:
         return self._rows_schema is not None
 
-    def run(self, plan: EpochPlan) -> list[TaskReport]:
-        if (plan.shuffle or plan.by_key) and len(plan.shares) > 1 and self._rows_schema is not None:
-            return _through_spark(self._spark, plan, self._rows_schema, lambda _, source: source)
+    def run(self, plan: EpochPlan, retraction: Retraction | None = None) -> list[TaskReport]:
+        shuffles = (plan.shuffle or plan.by_key) and len(plan.shares) > 1
+        if (shuffles or retraction is not None) and self._rows_schema is not None:
+            return _through_spark(self._spark, plan, self._rows_schema, lambda _, source: source, retraction)
         rows = _tasks(self._spark, plan).mapInArrow(run_native(plan), _REPORTS).collect()
         return [TaskReport.from_json(row.report) for row in rows]
 
@@ -67,7 +71,7 @@ class SqlLane:
     def __init__(self, spark: SparkSession, sql: str, decode: DecodePlan) -> None:
         self._spark = spark
         self._sql = sql
-        self._is_of_changes = decode.changes is not None
+        self._changes = decode.changes
         self._rows_schema = spark_schema(decoded_schema(decode))
 
     def result_schema(self) -> StructType:
@@ -81,8 +85,8 @@ class SqlLane:
             reason = (error.getMessage() or str(error)).strip().splitlines()[0]
             raise ConfigError(f"transform.sql: {reason}", f"it may select from the view `{_VIEW}`") from error
 
-    def run(self, plan: EpochPlan) -> list[TaskReport]:
-        return _through_spark(self._spark, plan, self._rows_schema, self._query)
+    def run(self, plan: EpochPlan, retraction: Retraction | None = None) -> list[TaskReport]:
+        return _through_spark(self._spark, plan, self._rows_schema, self._query, retraction)
 
     def _query(self, session: SparkSession, source: DataFrame) -> DataFrame:
         source.createOrReplaceTempView(_VIEW)
@@ -90,15 +94,16 @@ class SqlLane:
 
     def _without_change_columns(self, schema: StructType) -> StructType:
         """What the table keeps of the query's columns; a query over changes must hand on what they are."""
-        if not self._is_of_changes:
+        if self._changes is None:
             return schema
-        missing = [name for name in (OP, ORDER) if name not in schema.names]
+        needed = [OP, ORDER, *([WEIGHT] if self._changes.whole else [])]
+        missing = [name for name in needed if name not in schema.names]
         if missing:
             raise ConfigError(
                 f"transform.sql drops {', '.join(missing)}: nobody could tell what happens to its rows",
-                f"select {OP} and {ORDER} too; they do not become columns of the table",
+                f"select {' and '.join(needed)} too; they do not become columns of the table",
             )
-        return StructType([each for each in schema.fields if each.name not in (OP, ORDER)])
+        return StructType([each for each in schema.fields if each.name not in needed])
 
     def _require_unlimited(self, rows: DataFrame) -> None:
         plan = rows._jdf.queryExecution().analyzed().toString()
@@ -124,6 +129,7 @@ def _through_spark(
     plan: EpochPlan,
     schema: pa.Schema,
     query: Callable[[SparkSession, DataFrame], DataFrame],
+    retraction: Retraction | None = None,
 ) -> list[TaskReport]:
     """Decoded rows become a DataFrame of a session of their own, the query's rows are written.
 
@@ -136,6 +142,8 @@ def _through_spark(
         decoded = _for_spark(run_source(plan, _Tell(told)), schema)
         source = _tasks(session, plan).mapInArrow(decoded, _struct(schema))
         rows = query(session, source)
+        if retraction is not None:
+            return write_bag(rows, plan, retraction) + _one_per_share(plan, told.value)
         if plan.by_key and plan.target.changes is not None:
             rows = gathered_by_key(rows, plan.target.changes.keys)
         elif plan.shuffle:

@@ -143,8 +143,10 @@ class Engine:
         self._policy = FlushPolicy(spec.epoch.interval, spec.epoch.max_records, spec.epoch.max_bytes)
         self._poll_s = min(_POLL_S_MAX, max(_POLL_S_MIN, spec.epoch.interval / 10))
         self._resolving = self._plan_resolving(parts)
-        # What waits behind an epoch of a change feed is known only when it is written.
-        self._in_flight_max = spec.epoch.in_flight if self._resolving is None else 1
+        # What waits behind an epoch of a change feed is known only when it is written; rows that are their own keys
+        # are looked for in a table that holds all epochs before.
+        is_alone = self._resolving is not None or spec.has_whole_rows
+        self._in_flight_max = 1 if is_alone else spec.epoch.in_flight
         self._coordinator = Coordinator(
             spec.pipeline.name,
             parts.anchor,
@@ -290,7 +292,8 @@ class Engine:
         """What may be read of it, so that changes of one key stay in order; of plain rows, all."""
         if self._parts.spec.table.mode != "upsert":
             return seen
-        require_ordered(self._parts.spec, added_partitions(planned, seen))
+        if not self._parts.spec.has_whole_rows:
+            require_ordered(self._parts.spec, added_partitions(planned, seen))
         return self._remapping.readable(planned, seen)
 
     def _plan_resolved(

@@ -24,6 +24,7 @@ from frazil.protocol.verify import (
     Finding,
     TableSeen,
     Verdict,
+    check_bag,
     check_dead_letters,
     check_files,
     check_history,
@@ -68,7 +69,9 @@ def verify_pipeline(
         dead = (side.contents, side.seen) if side else None
         checks.append(compare_offsets(spec, spark, anchor.contents, anchor.seen, dead, tell))
         keys = spec.table.keys or anchor.contents.identifier_fields
-        if spec.table.mode == "upsert" and keys:
+        if spec.has_whole_rows:
+            checks.append(check_bag(anchor.seen, _count(spark, anchor)))
+        elif spec.table.mode == "upsert" and keys:
             checks.append(_keys(keys, spark, anchor))
     return Verdict(spec.pipeline.name, checks, deep)
 
@@ -81,6 +84,12 @@ def _keys(keys: Sequence[str], spark: SparkSession, anchor: _Look) -> Check:
     sample = [", ".join(map(str, row)) for row in doubled.limit(_NAMED).collect()]
     count = doubled.count() if len(sample) == _NAMED else len(sample)
     return check_keys(anchor.seen, keys, count, sample)
+
+
+def _count(spark: SparkSession, anchor: _Look) -> int:
+    """How many rows a reader finds."""
+    table = f"{anchor.contents.sql_name} VERSION AS OF {anchor.contents.snapshot_id}"
+    return spark.sql(f"SELECT * FROM {table}").count()
 
 
 def _own_session(spec: PipelineSpec, spark: SparkSession) -> SparkSession:

@@ -72,6 +72,10 @@ class TaskReport:
     """of these, what came out of the query and was to be written"""
     landed: int = 0
     deleted: int = 0
+    retracted: int = 0
+    """of whole rows: copies that are to go"""
+    missing: int = 0
+    """of these, copies that the table did not have"""
     filtered: int = 0
     """records that need no place in the table: of a change feed with resolved times, marks and repetitions"""
     unknown_ops: int = 0
@@ -99,6 +103,8 @@ class TaskReport:
                 "taken": self.taken,
                 "landed": self.landed,
                 "deleted": self.deleted,
+                "retracted": self.retracted,
+                "missing": self.missing,
                 "filtered": self.filtered,
                 "unknown_ops": self.unknown_ops,
                 "truncated": self.truncated,
@@ -125,7 +131,7 @@ def run_native(plan: EpochPlan) -> ArrowFunction:
         for task in task_numbers(tasks):
             with carrying():
                 report = _run_share(plan, task)
-            yield _report_batch(report)
+            yield report_batch(report)
 
     return run
 
@@ -173,7 +179,7 @@ def run_sink(plan: EpochPlan) -> ArrowFunction:
             except BaseException:
                 rows.abort()
                 raise
-        yield _report_batch(report)
+        yield report_batch(report)
 
     return run
 
@@ -310,5 +316,6 @@ def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def _report_batch(report: TaskReport) -> pa.RecordBatch:
+def report_batch(report: TaskReport) -> pa.RecordBatch:
+    """A report on its way to the driver."""
     return pa.RecordBatch.from_arrays([pa.array([report.to_json()])], schema=REPORT_SCHEMA)

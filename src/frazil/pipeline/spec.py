@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from frazil.changes import KEY_TELLING, Decimals, Envelope, KeyFormat, Resolved, Truncate, UnknownOp
 from frazil.pipeline.aliases import without_aliases
+from frazil.pipeline.keys import is_whole, whole_row_problem
 from frazil.pipeline.values import Duration, FieldList, Size
 from frazil.protocol.layout import MixedEpoch
 
@@ -208,7 +209,7 @@ class TableSection(Section):
     mode: Literal["append", "upsert"] = "append"
     """append: every record is a row; upsert: every record changes the row with its key"""
     keys: list[str] = []
-    """upsert: the columns whose values name a row, in the order of the source's own key; looked for if absent"""
+    """upsert: columns that name a row, in the order of the source's own key; looked for if absent; or ["*"], all of them"""
     partition: FieldList = []
     """partition fields: a column, day(column), bucket(16, column) AS name, …"""
     sort: FieldList = []
@@ -390,6 +391,8 @@ class PipelineSpec(Section):
             raise ValueError('table.distribution = "hash" cannot be: upsert brings changes together by their key')
         if not upsert and self.decode.envelope != "none":
             raise ValueError(f'decode.envelope = "{self.decode.envelope}" needs table.mode = "upsert"')
+        if self.has_whole_rows and (problem := whole_row_problem(self)):
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
@@ -411,6 +414,11 @@ class PipelineSpec(Section):
         """For which resolved times of a changefeed there is an epoch; None if it has epochs as any other source."""
         told = self.changes.resolved or ("each" if self.decode.envelope == "cockroachdb" else "off")
         return None if told == "off" else told
+
+    @property
+    def has_whole_rows(self) -> bool:
+        """Whether each row of the table is its own key."""
+        return self.table.mode == "upsert" and is_whole(self.table.keys)
 
     @property
     def dead_letters(self) -> str | None:

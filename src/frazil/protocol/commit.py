@@ -19,6 +19,10 @@ now. `protocol/layout.py` has the rules.
 A table that was rolled back takes no commit, but one: the start of a coordinator whose user said what to do about
 it (`protocol/start.py`). That one names what it saw the head hold, and lands only while the head holds just that.
 
+Deletes by position say where rows were in one snapshot. Iceberg refuses them inside the commit when a file they
+speak of, or what else deletes its rows, has changed since (`RowsMoved`). That too is an error like any other: once
+a fresh load tells that nothing has landed, the places are looked up and the epoch is written again.
+
 "Not landed yet" never licenses a deletion: the attempt may still be under way somewhere. It is harmless all
 the same, because at most one commit can follow a predecessor. An attempt that was given up for lost, and lands
 after its epoch was planned anew, is the one that follows: the new plan is the one to drop.
@@ -86,6 +90,15 @@ class TableObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """What deletes by position rest on: rows were where they say in this snapshot, and must still be there."""
+
+    snapshot_id: int
+    superseded: tuple[str, ...] = ()
+    """delete files, as Iceberg's JSON, that are contained in new ones and go with the commit"""
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """One commit to one table: allowed only on top of `predecessor`."""
 
@@ -100,6 +113,8 @@ class Proposal:
     """what its files were written for"""
     holds: Frontier | None = None
     """what the head of a rolled-back table was seen to hold, in a start that makes amends for it"""
+    lookup: Lookup | None = None
+    """where rows were found that it deletes by their places"""
 
     def is_overtaken_by(self, found: Register) -> bool:
         """Whether `found` is a commit of the same coordinator, later than the predecessor."""

@@ -36,6 +36,8 @@ class Counts:
     """changes that a later one of the same key made void"""
     unknown_ops: int = 0
     """records whose operation nobody knows, whatever became of them"""
+    missing: int = 0
+    """of whole rows: retractions that found no row to take away; they are among the filtered"""
 
     @property
     def add_up(self) -> bool:
@@ -97,6 +99,8 @@ class EpochSummary:
             facts["rows.collapsed"] = str(self.counts.collapsed)
         if self.counts.unknown_ops:
             facts["rows.unknown-ops"] = str(self.counts.unknown_ops)
+        if self.counts.missing:
+            facts["rows.missing"] = str(self.counts.missing)
         for key, span in (("skipped", self.skipped), ("read", self.read), ("given-up", self.given_up)):
             if span:
                 facts[key] = span.encode()
@@ -207,6 +211,7 @@ class CommitRecord:
                 deleted=number("rows.deleted"),
                 collapsed=number("rows.collapsed"),
                 unknown_ops=number("rows.unknown-ops"),
+                missing=number("rows.missing"),
             ),
             data_files=number("files.data"),
             delete_files=number("files.delete"),

@@ -124,12 +124,14 @@ def _facts(record: CommitRecord) -> Iterator[str]:
         yield span_words(record.span)
     if record.counts.deleted:
         yield f"{record.counts.deleted:,} deleted"
-    if record.counts.collapsed:
+    if record.counts.collapsed > 0:  # less: updates that counted twice, as a row that went and one that came
         yield f"{record.counts.collapsed:,} overtaken"
     if record.counts.unknown_ops:
         yield f"{record.counts.unknown_ops:,} of unknown operation"
     if record.counts.filtered:
         yield f"{record.counts.filtered:,} filtered"
+    if record.counts.missing:
+        yield f"{record.counts.missing:,} of them rows that were not there to go"
     if record.counts.dead:
         yield f"{record.counts.dead:,} dead letters"
     if record.skipped:

@@ -18,9 +18,11 @@ from frazil.protocol.layout import Deletes, Layout, MixedEpoch, Shape
 
 MIB = 1024 * 1024
 
+POSITION_BYTES = 8
+
 UNSORTED = '{"order-id": 0, "fields": []}'
 
-Content = Literal["data", "equality-deletes"]
+Content = Literal["data", "equality-deletes", "position-deletes"]
 
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
@@ -105,6 +107,11 @@ class WrittenFile:
     checksum: str | None = None
     equality_ids: tuple[int, ...] = ()
     """of equality deletes: the ids of the columns that rows are found by"""
+    referenced_data_file: str | None = None
+    """of position deletes: the one file whose rows they delete"""
+    content_offset: int | None = None
+    """of a deletion vector: where in its file it begins"""
+    content_size: int | None = None
 
     @property
     def is_data(self) -> bool:
@@ -120,6 +127,7 @@ class WrittenFile:
         """sha256 over path, size, record count, metrics, partition and what the file says of rows."""
         facts = [self.path, self.file_size_bytes, self.record_count, list(self.partition)]
         facts += [self.content, list(self.equality_ids)]
+        facts += [self.referenced_data_file, self.content_offset, self.content_size]
         metrics = [sorted(getattr(self, name).items()) for name in _COUNTS + _BOUNDS]
         return hashlib.sha256(json.dumps([facts, metrics]).encode()).hexdigest()
 
@@ -162,17 +170,46 @@ class WrittenFile:
             content_file["sort-order-id"] = self.sort_order_id
         if self.equality_ids:
             content_file["equality-ids"] = list(self.equality_ids)
+        if self.referenced_data_file is not None:
+            content_file["referenced-data-file"] = self.referenced_data_file
+        if self.content_offset is not None:
+            content_file |= {"content-offset": self.content_offset, "content-size-in-bytes": self.content_size}
         return json.dumps(content_file)
 
 
 def shape_of(files: Sequence[WrittenFile], mixed: MixedEpoch, *, replaces: bool = False) -> Shape:
     """What the files of a commit were written for; one that replaces all rows leaves its deletes out."""
-    deletes = [file for file in files if not file.is_data and not replaces]
+    deletes = [file for file in files if file.content == "equality-deletes" and not replaces]
     return Shape(
         frozenset(file.layout for file in files if file.is_data),
         frozenset(Deletes(file.layout, frozenset(file.equality_ids), not file.partition) for file in deletes),
         mixed,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlaces:
+    """Rows of one data file, by their places in it; its partition is in Iceberg's JSON single values."""
+
+    path: str
+    spec_id: int
+    partition: tuple[Any, ...]
+    positions: bytes
+    """64-bit numbers of the little end first, rising"""
+
+    @property
+    def count(self) -> int:
+        return len(self.positions) // POSITION_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionShapes:
+    """How to read the partition that Iceberg's Spark tells of a row: the fields of all specs together."""
+
+    fields_json: str
+    """a schema of these fields, in their order"""
+    specs: Mapping[int, tuple[int, ...]]
+    """by spec, the ids of its own fields"""
 
 
 def _java_map(metric: Mapping[int, Any]) -> dict[str, list[Any]]:

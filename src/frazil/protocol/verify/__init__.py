@@ -9,6 +9,7 @@ Theory. A pipeline's promises can be checked after the fact, by somebody who bel
     others     what somebody else did to the table
     dead       the dead letters that the anchor counted are the rows of their own table
     keys       of a table with keys, no two rows have the same
+    bag        of a table whose rows are their own keys, as many are found as came and did not go
     offsets    the table and its dead letters, record by record against the topic
 
 These modules are given plain data and answer with a `Check`. They hold three levels apart: what holds, what is
@@ -20,6 +21,7 @@ from frazil.protocol.verify.finding import Check, Finding, Level, Verdict
 from frazil.protocol.verify.history import check_history, check_register
 from frazil.protocol.verify.rows import (
     FilesSeen,
+    check_bag,
     check_dead_letters,
     check_files,
     check_keys,
@@ -36,6 +38,7 @@ __all__ = [
     "SnapshotSeen",
     "TableSeen",
     "Verdict",
+    "check_bag",
     "check_dead_letters",
     "check_files",
     "check_history",

@@ -77,9 +77,23 @@ def check_keys(seen: TableSeen, keys: Sequence[str], doubled: int, sample: Seque
     return Check(seen.table, "keys", f"no two rows have the same {', '.join(keys)}", findings, {"doubled": doubled})
 
 
+def check_bag(seen: TableSeen, found: int) -> Check:
+    """Of a table whose rows are their own keys: a reader finds as many as came and did not go."""
+    expected, alone = 0, seen.is_whole and not _changes_by_others(seen)
+    for commit in seen.commits:
+        counts = commit.record.counts
+        expected = counts.landed + (0 if commit.record.action == "overwrite" else expected - counts.deleted)
+    findings = []
+    if alone and found != expected:
+        findings.append(broken(f"{expected:,} rows came and did not go, a reader finds {found:,}"))
+    says = f"{many(found, 'row')} found by a reader"
+    says += ", as many as came and did not go" if alone else ", which others or expired epochs had a part in"
+    return Check(seen.table, "bag", says, findings, {"found": found})
+
+
 def check_others(seen: TableSeen) -> Check:
     """What others did to the table; whether it was right is theirs to say."""
-    changes = [s for s in seen.others if not _is_compaction(s) and (s.added or s.removed or s.hides_rows)]
+    changes = _changes_by_others(seen)
     findings = [noted(_change(s), snapshot_id=s.snapshot_id) for s in changes]
     compactions = sum(_is_compaction(s) and 0 < s.added == s.removed for s in seen.others)
     numbers = {
@@ -216,6 +230,10 @@ def _live(seen: TableSeen, files: FilesSeen) -> Iterator[Finding]:
 def _kept_since(seen: TableSeen) -> int:
     """The sequence number of the last snapshot that removed a file."""
     return max((s.sequence_number for s in seen.history if s.number("deleted-data-files")), default=-1)
+
+
+def _changes_by_others(seen: TableSeen) -> list[SnapshotSeen]:
+    return [s for s in seen.others if not _is_compaction(s) and (s.added or s.removed or s.hides_rows)]
 
 
 def _is_compaction(snapshot: SnapshotSeen) -> bool:

@@ -1,7 +1,8 @@
 """Iceberg, through its own Java API on the driver."""
 
-from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalog_conf
+from frazil.table.iceberg.catalog import IcebergCatalog, TableWish, spark_catalog_conf, sql_name
 from frazil.table.iceberg.contents import Contents, ReferencedFile
+from frazil.table.iceberg.places import PinnedTable
 from frazil.table.iceberg.schema import spark_to_iceberg
 from frazil.table.iceberg.settings import new_table_properties, with_delete_settings, with_settings
 from frazil.table.iceberg.table import IcebergTable
@@ -10,11 +11,13 @@ __all__ = [
     "Contents",
     "IcebergCatalog",
     "IcebergTable",
+    "PinnedTable",
     "ReferencedFile",
     "TableWish",
     "new_table_properties",
     "spark_catalog_conf",
     "spark_to_iceberg",
+    "sql_name",
     "with_delete_settings",
     "with_settings",
 ]

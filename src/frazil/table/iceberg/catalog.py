@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, ConfigError
 from frazil.pipeline.atomic import HIVE_LOCK_SETTING, catalog_kind, require_hive_lock, require_no_nessie
-from frazil.pipeline.keys import partitions_by_key, require_possible
+from frazil.pipeline.keys import require_possible
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import format_version_needed
 from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import CatalogSection
+from frazil.pipeline.terms import quoted
 from frazil.spark import java_exception_classes, jvm
-from frazil.table.iceberg.keys import grow_partition_fields, require_deletes, require_same_keys
+from frazil.table.iceberg.keys import grow_partition_fields, needs_plain_spec, require_deletes, require_same_keys
 from frazil.table.iceberg.schema import (
     require_compatible,
     require_same_partition,
@@ -55,7 +56,7 @@ class TableWish:
     location: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     keys: Sequence[str] = ()
-    """the columns that name a row; none for a table that rows are only appended to"""
+    """the columns that name a row, or * for all; none for a table that rows are only appended to"""
 
 
 def catalog_properties(section: CatalogSection) -> dict[str, str]:
@@ -80,6 +81,11 @@ def spark_catalog_conf(section: CatalogSection) -> dict[str, str]:
     prefix = f"spark.sql.catalog.{section.name}"
     conf = {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.cache-enabled": "false"}
     return conf | {f"{prefix}.{key}": value for key, value in catalog_properties(section).items()}
+
+
+def sql_name(catalog: str, table: str) -> str:
+    """What Spark SQL calls a table of the catalog."""
+    return ".".join(map(quoted, [catalog, *table.split(".")]))
 
 
 class IcebergCatalog:
@@ -150,7 +156,7 @@ class IcebergCatalog:
             builder.withProperties(_properties(wish))
             if wish.location:
                 builder.withLocation(wish.location)
-            if not wish.keys or partitions_by_key(spec, wish.schema, wish.keys):
+            if not needs_plain_spec(spec, wish.schema, wish.keys):
                 builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(schema, spec.model_dump_json()))
                 builder.create()
                 return

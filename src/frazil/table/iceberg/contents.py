@@ -18,6 +18,7 @@ from frazil.errors import StorageUnavailable, TableDamaged
 from frazil.protocol.register import Register
 from frazil.protocol.verify import SnapshotSeen, TableSeen
 from frazil.spark import java_exception_classes, jvm
+from frazil.table.iceberg.catalog import sql_name
 from frazil.table.iceberg.table import REGISTER_PROPERTY, IcebergTable
 
 _NOT_FOUND = "org.apache.iceberg.exceptions.NotFoundException"
@@ -59,7 +60,7 @@ class Contents:
         self._spark = spark
         self._jvm = jvm(spark)
         self._name = table.name
-        self.sql_name = ".".join(f"`{part}`" for part in [catalog, *table.name.split(".")])
+        self.sql_name = sql_name(catalog, table.name)
         self._table = table.loaded()
         self._io = self._table.io()
 

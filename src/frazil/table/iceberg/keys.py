@@ -9,7 +9,8 @@ unpartitioned spec: then it reaches them all. So:
     anything else                                     refused: some rows could never be deleted
 
 A partitioned table that frazil creates for changes is therefore given an unpartitioned spec to begin with, unless
-its key says which partition a row is in.
+its key says which partition a row is in. Where rows are their own keys, they are deleted by their places in files,
+and none of this matters.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from pyiceberg.schema import Schema
 
 from frazil.changes import ChangeTarget
 from frazil.errors import ConfigError, SchemaMismatch
-from frazil.pipeline.keys import partitions_by_key
+from frazil.pipeline.keys import is_whole, partitions_by_key
 
 _DELETES_SINCE = 2
+_VECTORS_SINCE = 3
 
 
 def change_target(
@@ -44,6 +46,16 @@ def change_target(
         + ", and none of its specs is unpartitioned",
         "let frazil create the table, add the partition columns to table.keys, or use a source with before images",
     )
+
+
+def whole_row_target(format_version: int) -> ChangeTarget:
+    """How changes are written to a table whose rows are their own keys."""
+    return ChangeTarget((), whole=True, vectors=format_version >= _VECTORS_SINCE)
+
+
+def needs_plain_spec(spec: PartitionSpec, schema: Schema, keys: Sequence[str]) -> bool:
+    """Whether a new table has to begin with an unpartitioned spec, for its deletes."""
+    return bool(keys) and not is_whole(keys) and not partitions_by_key(spec, schema, keys)
 
 
 def require_same_keys(table: str, keys: Sequence[str], schema: Schema) -> None:

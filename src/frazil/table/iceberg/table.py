@@ -26,10 +26,12 @@ from pyiceberg.table.sorting import SortOrder
 from pyspark.sql import SparkSession
 
 from frazil.changes import ChangeTarget
-from frazil.errors import CatalogUnavailable, TableDamaged
+from frazil.errors import CatalogUnavailable, RowsMoved, TableDamaged
+from frazil.pipeline.keys import is_whole
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.commit import (
     Held,
+    Lookup,
     Proceed,
     Proposal,
     Sign,
@@ -41,14 +43,15 @@ from frazil.protocol.commit import (
 from frazil.protocol.layout import Former, Layout
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_sign
-from frazil.spark import ensure_callbacks, jvm
+from frazil.spark import ensure_callbacks, java_exception_classes, jvm
 from frazil.table.files import WriteTarget, WrittenFile
 from frazil.table.iceberg.former import former
-from frazil.table.iceberg.keys import change_target
+from frazil.table.iceberg.keys import change_target, whole_row_target
 from frazil.table.iceberg.leftovers import files_below, referenced_paths, unreferenced_metadata
 from frazil.table.iceberg.settings import data_location, with_delete_settings, with_settings
 
 REGISTER_PROPERTY = "frazil.register."
+_VALIDATION = "org.apache.iceberg.exceptions.ValidationException"
 _STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 """Workers get what opens storage, never what opens the catalog."""
 
@@ -91,11 +94,12 @@ class IcebergTable:
         table = self._load()
         transaction = table.newTransaction()
         guard = Guard(proposal, lambda: self._observed(transaction.table(), proposal.writer, proposal))
-        update = self._update(transaction, table, files, proposal.replaces)
+        update = self._update(transaction, table, files, proposal)
         for key, value in proposal.summary.items():
             update.set(key, value)
         update.validateWith(guard)
-        update.commit()
+        with self._noticing_moves(proposal):
+            update.commit()
         landing = transaction.table().currentSnapshot()
         register = proposal.register.at(landing.snapshotId(), landing.sequenceNumber())
         properties = transaction.updateProperties()
@@ -105,8 +109,9 @@ class IcebergTable:
         self._require_shown(operations.current(), proposal.writer, register)
         return register
 
-    def _update(self, transaction: Any, table: Any, files: Sequence[WrittenFile], replaces: bool) -> Any:
+    def _update(self, transaction: Any, table: Any, files: Sequence[WrittenFile], proposal: Proposal) -> Any:
         """The files as Iceberg's own kind of change to a table."""
+        replaces = proposal.replaces
         rows = [self._content_file(table, file) for file in files if file.is_data]
         deletes = [self._content_file(table, file) for file in files if not file.is_data and not replaces]
         if replaces:
@@ -116,6 +121,8 @@ class IcebergTable:
         elif deletes:
             update = transaction.newRowDelta()
             add_rows = update.addRows
+            if proposal.lookup is not None:
+                self._require_in_place(update, table, proposal.lookup, files)
         else:
             update = transaction.newAppend()
             add_rows = update.appendFile
@@ -124,6 +131,29 @@ class IcebergTable:
         for file in deletes:
             update.addDeletes(file)
         return update
+
+    def _require_in_place(self, update: Any, table: Any, lookup: Lookup, files: Sequence[WrittenFile]) -> None:
+        """Has Iceberg refuse the commit unless rows are still where they were found, and deleted by nobody else."""
+        referenced = sorted({file.referenced_data_file for file in files if file.referenced_data_file})
+        update.validateFromSnapshot(lookup.snapshot_id).validateDataFilesExist(referenced)
+        update.validateDeletedFiles().validateNoConflictingDeleteFiles()
+        for text in lookup.superseded:
+            node = self._mapper.readTree(text)
+            spec = table.specs().get(json.loads(text)["spec-id"])
+            update.removeDeletes(self._jvm.org.apache.iceberg.ContentFileParser.fromJson(node, spec))
+
+    @contextmanager
+    def _noticing_moves(self, proposal: Proposal) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            if proposal.lookup is None or _VALIDATION not in java_exception_classes(error)[0]:
+                raise
+            raise RowsMoved(
+                f"{self._name}: rows of epoch {proposal.register.epoch} are no longer where they were found: "
+                f"{error.java_exception.getMessage()}",
+                "they are looked up, and the epoch is written, again; its first files are not committed",
+            ) from error
 
     def check_head(self) -> None:
         with self._answering("did not answer"):
@@ -214,6 +244,11 @@ class IcebergTable:
                 schema_id=table.schema().schemaId(),
             )
             specs = [iceberg.PartitionSpecParser.toJson(spec) for spec in table.specs().values()]
+            format_version = table.operations().current().formatVersion()
+        if wish.mode == "upsert" and is_whole(wish.keys):
+            return with_delete_settings(
+                with_settings(replace(target, changes=whole_row_target(format_version)), wish)
+            )
         if wish.mode == "upsert":
             target = replace(target, changes=_change_target(target, wish, specs, tells_before))
             return with_delete_settings(with_settings(target, wish))
