@@ -209,7 +209,7 @@ class TableSection(Section):
     mode: Literal["append", "upsert"] = "append"
     """append: every record is a row; upsert: every record changes the row with its key"""
     keys: list[str] = []
-    """upsert: columns that name a row, in the order of the source's own key; looked for if absent; or ["*"], all of them"""
+    """upsert: columns that name a row, in the order of its own key; looked for if absent; ["*"]: all of them"""
     partition: FieldList = []
     """partition fields: a column, day(column), bucket(16, column) AS name, …"""
     sort: FieldList = []
