@@ -19,7 +19,9 @@ from annotated_types import Ge, Le
 from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
-from frazil.pipeline.spec import FilesSource, GeneratorSource, KafkaSource, PassThrough, PipelineSpec, Section
+from frazil.pipeline.section import PassThrough, Section
+from frazil.pipeline.sources import FilesSource, GeneratorSource, KafkaSource
+from frazil.pipeline.spec import PipelineSpec
 from frazil.pipeline.values import Duration, FieldList, Size
 
 PAGE = Path(__file__).with_name("PIPELINE.md")

@@ -65,6 +65,19 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+@pytest.fixture(scope="session")
+def delta_duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with its Delta reader."""
+    import duckdb
+    from duckdb_extensions import import_extension
+
+    with duckdb.connect() as connection:
+        import_extension("delta")
+        connection.execute("LOAD delta")
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
 @pytest.fixture
 def rest_proxy(rest_catalog: RestCatalog) -> Iterator[FaultProxy]:
     """Relays to the REST catalog, until it is armed with faults."""

@@ -74,8 +74,9 @@ class ChangeTarget:
 
     keys: tuple[str, ...]
     """columns whose values name a row"""
-    scope: Literal["partition", "before", "global"] = "partition"
-    """where deletes apply: in the partition of the new row, in that of the old one, or everywhere"""
+    scope: Literal["partition", "before", "global", "merge"] = "partition"
+    """where deletes apply: in the partition of the new row, in that of the old one, or everywhere; merge: changes
+    are kept as such, for a table that finds its rows itself"""
     delete_spec_json: str = ""
     """for scope global: the unpartitioned spec of the table that delete files are written under"""
     sequence_by: str | None = None

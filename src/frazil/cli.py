@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from frazil.engine.events import Observer
+    from frazil.maintain import Optimized, Vacuumed
 
 app = typer.Typer(
     name="frazil",
@@ -283,15 +285,70 @@ def recover(
 
 
 @app.command()
+def maintain(
+    file: PipelineFile,
+    optimize: Annotated[bool, typer.Option("--optimize", help="pack small files together")] = False,
+    z_order: Annotated[str, typer.Option(help="with --optimize: cluster rows by columns, such as a,b")] = "",
+    vacuum: Annotated[bool, typer.Option("--vacuum", help="delete files that no version needs any more")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --vacuum: only count them")] = False,
+    retention: Annotated[str, typer.Option(help="with --vacuum: how old they must be; never under 7d")] = "7d",
+    target_file_size: Annotated[str, typer.Option(help="with --optimize: files of about this size")] = "512MB",
+    min_files: Annotated[int, typer.Option(min=2, help="with --optimize: leave fewer small files alone")] = 10,
+    as_json: AsJson = False,
+    master: Annotated[str | None, typer.Option(help="Spark's master URL")] = None,
+) -> None:
+    """Tend a Delta table and its dead letters; the pipeline may run meanwhile.
+
+    --optimize packs small files into larger ones, --vacuum deletes files that no recent version refers to.
+    """
+    from frazil.engine.tend import optimize_tables, vacuum_tables
+    from frazil.pipeline.values import parse_duration_s, parse_size_bytes
+
+    if not optimize and not vacuum:
+        raise ConfigError("frazil maintain was not told what to do", "add --optimize, --vacuum, or both")
+    spec = load_pipeline(file)
+    columns = [column.strip() for column in z_order.split(",") if column.strip()]
+    size = int(_amount("--target-file-size", target_file_size, parse_size_bytes))
+    age_h = _amount("--retention", retention, parse_duration_s) / 3600
+    with _spark(spec, master) as spark:
+        if optimize:
+            for packed in optimize_tables(spec, spark, z_order=columns, target_bytes=size, min_files=min_files):
+                became = packed.skipped or f"{packed.removed} of {packed.files} files became {packed.added}"
+                _tell(packed, f"{packed.table}: {became}", as_json)
+        if vacuum:
+            for emptied in vacuum_tables(spec, spark, retention_h=age_h, dry_run=dry_run):
+                done = "would be deleted" if emptied.dry_run else "were deleted"
+                _tell(emptied, f"{emptied.table}: {emptied.files} files {done}", as_json)
+
+
+@app.command()
 def demo(
     records: Annotated[int, typer.Option(min=1, help="how many orders to produce")] = 500_000,
+    table_format: Annotated[
+        Literal["iceberg", "delta"], typer.Option("--format", help="the format of the table")
+    ] = "iceberg",
     as_json: AsJson = False,
 ) -> None:
-    """See it work: a real Kafka, a stream of orders, an Iceberg table, and the proof that each is there once."""
+    """See it work: a real Kafka, a stream of orders, a lakehouse table, and the proof that each is there once."""
     from frazil.demo.show import show
 
-    if not show(records, as_json=as_json, out=_err if as_json else _out):
+    if not show(records, table_format, as_json=as_json, out=_err if as_json else _out):
         raise typer.Exit(1)
+
+
+def _amount(option: str, text: str, parse: Callable[[object], object]) -> float:
+    """A duration or a size, as a pipeline file would have it."""
+    try:
+        return float(str(parse(text)))
+    except ValueError as error:
+        raise ConfigError(f"{option}: {text!r} is not allowed; expected {error}") from None
+
+
+def _tell(done: Optimized | Vacuumed, line: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(asdict(done)))
+    else:
+        _out.print(f"[green]✓[/green] {escape(line)}", highlight=False)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from frazil.commit import EpochOutcome
-from frazil.commit.coordinator import unique_files
+from frazil.commit.outcome import unique_files
 from frazil.errors import (
     InvalidState,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -39,6 +40,10 @@ class Stage(Protocol):
     def recreate(self) -> None: ...
     def alter(self, what: str) -> None: ...
     def forget_former_layouts(self) -> None: ...
+
+    remembers_layouts: bool
+    """whether the table can tell what it was like before it was altered"""
+
     def before_swap(self, deed: Callable[[], None]) -> None: ...
     def lose_next_reply(self) -> None: ...
     def refuse_next(self, times: int) -> None: ...
@@ -46,6 +51,7 @@ class Stage(Protocol):
 
 class MemoryStage:
     compares_heads_only = False
+    remembers_layouts = True
     location = "memory/data"
 
     def __init__(self) -> None:
@@ -107,13 +113,67 @@ class MemoryStage:
         self.table.faults.extend([Fault.REFUSED] * times)
 
 
-class IcebergStage:
+class _Faulty:
+    """What can be done to a real table's adapter between its steps."""
+
+    table: Any
+
+    def before_swap(self, deed: Callable[[], None]) -> None:
+        """Inside the next commit, as soon as its base was looked at."""
+        observed = self.table._observed
+
+        def once(*arguments: Any) -> Any:
+            seen = observed(*arguments)
+            self.table._observed = observed
+            deed()
+            return seen
+
+        self.table._observed = once
+
+    def lose_next_reply(self) -> None:
+        self._once(lambda commit, proposal, files: (commit(proposal, files), self._fail()))
+
+    def refuse_next(self, times: int) -> None:
+        for _ in range(times):
+            self._once(lambda *_: self._fail())
+
+    def _fail(self) -> None:
+        raise ConnectionError("the reply was lost on its way")
+
+    def _once(self, fault: Callable[..., Any]) -> None:
+        """The next commit meets the fault, later ones do not."""
+        commit = self.table.commit
+
+        def faulty(proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
+            self.table.commit = commit
+            fault(commit, proposal, files)
+            raise AssertionError("a fault always raises")
+
+        self.table.commit = faulty
+
+
+def write_rows(target: Any, number: int, rows: int) -> WrittenFile:
+    """One file, with its number in every row."""
+    import pyarrow as pa
+
+    from frazil.write import FileName, TableWriter
+
+    writer = TableWriter(target, FileName("contract", number, 0))
+    batch = pa.RecordBatch.from_pydict({"id": pa.array([number] * rows, pa.int64())})
+    (file,) = [*writer.write(batch), *writer.close()]
+    return file
+
+
+class IcebergStage(_Faulty):
     """A table in a namespace of its own, because the catalog may be a server that many tests share."""
+
+    remembers_layouts = True
 
     def __init__(self, spark: SparkSession, section: CatalogSection) -> None:
         from frazil.pipeline.schema import parse_schema
         from frazil.pipeline.spec import TableSection
-        from frazil.table.iceberg import IcebergCatalog, TableWish, spark_catalog_conf
+        from frazil.table.iceberg import IcebergCatalog, spark_catalog_conf
+        from frazil.table.wish import TableWish
 
         for key, value in spark_catalog_conf(section).items():
             spark.conf.set(key, value)
@@ -131,16 +191,8 @@ class IcebergStage:
         return str(self.table.write_target(self._section).location)
 
     def write(self, rows: int) -> WrittenFile:
-        import pyarrow as pa
-
-        from frazil.write import FileName, TableWriter
-
         self._files += 1
-        target = self.table.write_target(self._section)
-        writer = TableWriter(target, FileName("contract", self._files, 0))
-        batch = pa.RecordBatch.from_pydict({"id": pa.array([self._files] * rows, pa.int64())})
-        (file,) = [*writer.write(batch), *writer.close()]
-        return file
+        return write_rows(self.table.write_target(self._section), self._files, rows)
 
     def write_changes(self, *ids: int) -> list[WrittenFile]:
         import pyarrow as pa
@@ -193,51 +245,92 @@ class IcebergStage:
         expiry = self.table.loaded().expireSnapshots().retainLast(1).expireOlderThan(2**62)
         expiry.cleanExpiredMetadata(True).commit()
 
-    def before_swap(self, deed: Callable[[], None]) -> None:
-        """Inside the next commit, as soon as its base was looked at."""
-        observed = self.table._observed
-
-        def once(*arguments: Any) -> Any:
-            seen = observed(*arguments)
-            self.table._observed = observed
-            deed()
-            return seen
-
-        self.table._observed = once
-
-    def lose_next_reply(self) -> None:
-        self._once(lambda commit, proposal, files: (commit(proposal, files), self._fail()))
-
-    def refuse_next(self, times: int) -> None:
-        for _ in range(times):
-            self._once(lambda *_: self._fail())
-
     def _call(self, procedure: str, arguments: str) -> None:
         catalog = self._name.split(".")[0]
         self._spark.sql(f"CALL {catalog}.system.{procedure}(table => '{self._wish.name}', {arguments})")
 
-    def _fail(self) -> None:
-        raise ConnectionError("the reply was lost on its way")
 
-    def _once(self, fault: Callable[..., Any]) -> None:
-        """The next commit meets the fault, later ones do not."""
-        commit = self.table.commit
+class DeltaStage(_Faulty):
+    """A table in a folder of its own; foreign writers are delta-rs too, which needs no session."""
 
-        def faulty(proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
-            self.table.commit = commit
-            fault(commit, proposal, files)
-            raise AssertionError("a fault always raises")
+    compares_heads_only = False
+    remembers_layouts = False
 
-        self.table.commit = faulty
+    def __init__(self, folder: Path) -> None:
+        from frazil.pipeline.schema import parse_schema
+        from frazil.pipeline.spec import TableSection
+        from frazil.table.delta import DeltaLake
+        from frazil.table.wish import TableWish
+
+        self._path = folder / "orders"
+        self._wish = TableWish("orders", parse_schema("id BIGINT"))
+        self._lake = DeltaLake({"orders": str(self._path)})
+        self._section = TableSection(format="delta", name="orders", path=str(self._path))
+        self.table: Any = self._lake.open(self._wish)
+        self._files = 0
+
+    @property
+    def location(self) -> str:
+        return str(self.table.write_target(self._section).location)
+
+    def write(self, rows: int) -> WrittenFile:
+        self._files += 1
+        return write_rows(self.table.write_target(self._section), self._files, rows)
+
+    def write_changes(self, *ids: int) -> list[WrittenFile]:
+        pytest.skip("changes of a Delta table land by MERGE: tests/table/test_delta_merge.py")
+
+    def live_paths(self) -> list[str]:
+        return [f"file://{uri}" for uri in self._load().file_uris()]
+
+    def append_foreign(self) -> None:
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        write_deltalake(self._path, pa.table({"id": pa.array([-1], pa.int64())}), mode="append")
+
+    def compact_and_expire(self) -> None:
+        """The log is cleaned up as far as it goes: nothing before the checkpoint is left."""
+        table = self._load()
+        table.optimize.compact()
+        table = self._load()
+        table.create_checkpoint()
+        for version in range(table.version()):
+            (self._path / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
+
+    def roll_back(self) -> None:
+        table = self._load()
+        table.restore(table.version() - 1)
+
+    def recreate(self) -> None:
+        shutil.rmtree(self._path)
+        self._lake.open(self._wish)
+
+    def alter(self, what: str) -> None:
+        from deltalake.schema import Field
+
+        if what != "schema":
+            pytest.skip(f"a Delta table's {what} is not altered")
+        self._load().alter.add_columns([Field("more", "string")])
+
+    def forget_former_layouts(self) -> None:
+        """Delta never knew them."""
+
+    def _load(self) -> Any:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._path)
 
 
 _REAL = [pytest.param(kind, marks=pytest.mark.real) for kind in ("iceberg", "iceberg-rest")]
 
 
-@pytest.fixture(params=["memory", *_REAL])
+@pytest.fixture(params=["memory", "delta", *_REAL])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     if request.param == "memory":
         return MemoryStage()
+    if request.param == "delta":
+        return DeltaStage(tmp_path)
     from frazil.pipeline.spec import CatalogSection
 
     name = f"c{abs(hash(str(tmp_path))):x}"

@@ -260,6 +260,8 @@ def test_a_table_altered_between_the_judgement_and_the_swap_is_judged_again(stag
 @pytest.mark.parametrize("late", [False, True], ids=["before", "inside"])
 def test_files_that_fit_an_altered_table_land_as_they_were_written(stage: Any, what: str, late: bool) -> None:
     """SCHEMA-08, SCHEMA-10: altered before their commit, or inside of it; what is written next is new in shape."""
+    if not stage.remembers_layouts:
+        pytest.skip("files of a former layout are always written again")
     one = started(stage)
     first, second = epoch(stage, 1, 0, 10), epoch(stage, 2, 10, 20)
     if late:

@@ -14,9 +14,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from frazil.engine import Assembly, Engine, RunOptions, assemble
 from frazil.engine.events import EpochLanded, Event
+from frazil.engine.lakehouse import dead_letter_section, open_lakehouse
 from frazil.pipeline import PipelineSpec, parse_pipeline
+from frazil.pipeline.spec import TableSection
 from frazil.protocol.start import OnRollback
-from frazil.table.iceberg import IcebergCatalog, IcebergTable, spark_catalog_conf
+from frazil.table.iceberg import spark_catalog_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -55,7 +57,10 @@ class Rig:
 
     @property
     def table(self) -> str:
-        return f"{self.spec.catalog.name}.{self.spec.table.name}"
+        return self._sql_name(self.spec.table)
+
+    def _sql_name(self, table: TableSection) -> str:
+        return f"{self.spec.catalog.name}.{table.name}" if table.path is None else f"delta.`{table.path}`"
 
     def produce(self, values: Sequence[bytes | str | dict[str, Any]], partition: int = 0, **settings: Any) -> None:
         texts = (json.dumps(value) if isinstance(value, dict) else value for value in values)
@@ -118,7 +123,8 @@ class Rig:
         return [event for event in events if isinstance(event, EpochLanded)]
 
     def sql(self, query: str) -> list[Row]:
-        return self.spark.sql(query.format(t=self.table, dead=f"{self.table}__dead_letters")).collect()
+        dead = self._sql_name(dead_letter_section(self.spec)) if self.spec.dead_letters else ""
+        return self.spark.sql(query.format(t=self.table, dead=dead)).collect()
 
     @staticmethod
     def every(count: int, partition: int = 0, first: int = 0) -> list[tuple[int, int]]:
@@ -132,8 +138,8 @@ class Rig:
     def dead_offsets(self) -> list[tuple[int, int]]:
         return sorted((r[0], r[1]) for r in self.sql("SELECT partition, offset FROM {dead}"))
 
-    def open_table(self) -> IcebergTable:
-        table = IcebergCatalog(self.spark, self.spec.catalog).find(self.spec.table.name)
+    def open_table(self) -> Any:
+        table = open_lakehouse(self.spec, self.spark).find(self.spec.table.name)
         assert table is not None
         return table
 

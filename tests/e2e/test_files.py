@@ -12,7 +12,8 @@ import pytest
 
 from frazil.errors import ConfigError, SchemaMismatch
 from frazil.pipeline.schema import parse_schema
-from frazil.table.iceberg import IcebergCatalog, TableWish
+from frazil.table.iceberg import IcebergCatalog
+from frazil.table.wish import TableWish
 
 pytestmark = pytest.mark.real
 

@@ -27,12 +27,12 @@ from frazil.spark.jars import jars
 pytestmark = pytest.mark.real
 
 FRAZIL = [sys.executable, "-m", "frazil"]
-KILLS = 10
 
 
 def write_pipeline(rig: Any, **epoch: Any) -> Path:
     file: Path = rig.folder / "pipeline.toml"
     settings = {"interval": "300ms", "max_records": 20_000, **epoch}
+    table = 'format = "delta"\n        path = "./orders"' if rig.spec.table.path else 'name = "shop.orders"'
     file.write_text(
         f"""
         [pipeline]
@@ -46,7 +46,7 @@ def write_pipeline(rig: Any, **epoch: Any) -> Path:
         format = "json"
         schema = "id BIGINT, name STRING"
         [table]
-        name = "shop.orders"
+        {table}
         [catalog]
         name = "{rig.spec.catalog.name}"
         warehouse = "./warehouse"
@@ -114,15 +114,19 @@ class Trickle(threading.Thread):
 
 
 @pytest.mark.timeout(900)
-def test_killed_at_random_moments_every_offset_is_there_exactly_once(make_rig: Callable[..., Any]) -> None:
-    """FAULT-01, FAULT-02, FAULT-03, FAULT-04, FAULT-22, TEST-05: SIGKILL of the whole group, ten times."""
-    rig = make_rig(partitions=3)
+@pytest.mark.parametrize(("table_format", "kills"), [("iceberg", 7), ("delta", 4)])
+def test_killed_at_random_moments_every_offset_is_there_exactly_once(
+    make_rig: Callable[..., Any], tmp_path: Path, table_format: str, kills: int
+) -> None:
+    """FAULT-01, FAULT-02, FAULT-03, FAULT-04, FAULT-22, TEST-05, TEST-08: SIGKILL of the group, again and again."""
+    place = {"format": "delta", "name": None, "path": str(tmp_path / "orders")} if table_format == "delta" else {}
+    rig = make_rig(partitions=3, table=place)
     file = write_pipeline(rig)
     dice = random.Random(20261115)
     trickle = Trickle(rig, partitions=3, per_second=4_000)
     trickle.start()
     committed = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         with running("run", str(file), "--take-over") as process:
             wait_for(process, "started")
             if dice.random() < 0.8:
@@ -147,7 +151,7 @@ def test_killed_at_random_moments_every_offset_is_there_exactly_once(make_rig: C
     assert len(rig.dead_offsets()) == -(-trickle.produced // 50)
     history = rig.open_table().history("orders")
     assert [r.epoch for r in history] == sorted(r.epoch for r in history)
-    assert max(r.generation for r in history) == KILLS + 1
+    assert max(r.generation for r in history) == kills + 1
 
 
 def test_a_signal_finishes_the_epoch_and_exits_with_zero(make_rig: Callable[..., Any]) -> None:

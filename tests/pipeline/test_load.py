@@ -337,7 +337,8 @@ class TestWrongValues:
             ),
             (
                 {"table__mode": "upsrt"},
-                "table.mode: 'upsrt' is not allowed; allowed are 'append' or 'upsert'; did you mean 'upsert'?",
+                "table.mode: 'upsrt' is not allowed; allowed are 'append', 'upsert' or 'overwrite'; "
+                "did you mean 'upsert'?",
             ),
             (
                 {"source__type": "kafak"},
@@ -583,6 +584,8 @@ class TestKeyedTables:
         problem = refusal(table__mode="upsert", decode__envelope=envelope)
         assert "table.keys is required" in problem
         assert f'"{envelope}"' in problem
+        delta = {"table__format": "delta", "table__path": "/tables/orders"}
+        assert "table.keys is required" in refusal(table__mode="merge", decode__envelope=envelope, **delta)
 
     @pytest.mark.parametrize("envelope", ["debezium", "cockroachdb"])
     def test_keys_may_be_left_out_where_records_may_name_them(self, envelope: str) -> None:
@@ -623,6 +626,8 @@ class TestKeyedTables:
     def test_keys_have_their_name_of_other_tools(self) -> None:
         keyed = spec(table={"name": "shop.orders", "write.mode": "upsert", "equality.delete.columns": ["order_id"]})
         assert (keyed.table.mode, keyed.table.keys) == ("upsert", ["order_id"])
+        merged = spec(table={"format": "delta", "path": "/t/orders", "mode": "merge", "keys": ["order_id"]})
+        assert (merged.table.mode, merged.table.name) == ("upsert", "orders")
 
     def test_unknown_operations_stop_unless_told_otherwise(self) -> None:
         """CHG-05, CFG-29."""

@@ -10,7 +10,9 @@ from types import ModuleType
 import pytest
 
 from frazil.pipeline.load import all_keys
-from frazil.pipeline.spec import GeneratorSource, KafkaSource, PipelineSpec, Section
+from frazil.pipeline.section import Section
+from frazil.pipeline.sources import GeneratorSource, KafkaSource
+from frazil.pipeline.spec import PipelineSpec
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "PIPELINE.md").read_text(encoding="utf-8")

@@ -219,6 +219,38 @@ def only_broken(story: Story) -> Check:
     return check
 
 
+def merging(copied: int = 20, removed: int = 5, total: int = 28) -> tuple[TableSeen, FilesSeen]:
+    """27 rows, of which a MERGE of six changed rows replaces four and deletes one; it writes all files again."""
+    story = healthy().epoch(3, span(p0="20-28"), Counts(8, 6, deleted=2))
+    summary = {
+        "copied-records": copied,
+        "deleted-records": removed,
+        "deleted-data-files": 2,
+        "total-records": total,
+    }
+    story.forge(-1, lambda last: replace(last, summary={**last.summary, **{k: str(v) for k, v in summary.items()}}))
+    head = story.history[-1].snapshot_id
+    return story.seen(), FilesSeen(data_files=3, rows=28, rows_by_snapshot={head: 26, 102: 2})
+
+
+def test_a_merge_changes_rows_in_place_and_holds() -> None:
+    """CHG-12: it removes rows, and its files hold others beside those that landed."""
+    check = check_rows(*merging())
+    assert check.level is Level.HOLDS, messages(check)
+
+
+@pytest.mark.parametrize(
+    ("forged", "found"),
+    [
+        ({"copied": 19}, "6 rows landed in it, 26 of them are live"),
+        ({"removed": 4}, "with its parent's it should be 29"),
+        ({"total": 27}, "the head says 27 rows, its data files have 28"),
+    ],
+)
+def test_a_merge_that_does_not_add_up_is_found(forged: dict[str, int], found: str) -> None:
+    assert found in messages(check_rows(*merging(**forged)))
+
+
 def test_offsets_in_two_epochs_are_named() -> None:
     story = healthy().epoch(3, span(p0="15-30"))
     check = only_broken(story)

@@ -14,7 +14,7 @@ from frazil.engine.inspect import PipelineStatus, TableStatus
 from frazil.errors import TableChanged
 from frazil.pipeline import PipelineSpec, parse_pipeline, secrets
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Position, Range, Span
-from frazil.protocol.summary import NO_COUNTS, CommitRecord, Counts
+from frazil.protocol.summary import NO_COUNTS, CommitRecord, Counts, Merged
 from frazil.serve.report import history_json, history_table, status_json, status_tables
 
 NOW_S = 1_700_000_000.0
@@ -158,6 +158,7 @@ def test_history_as_json_has_every_fact() -> None:
         "filtered": 2,
         "deleted": 0,
         "collapsed": 0,
+        "merged": None,
         "dead_letters": 1,
         "files": 4,
         "duration_ms": 1530,
@@ -180,6 +181,13 @@ def test_history_for_people(spec: PipelineSpec) -> None:
             "orders[0] 0-10 orders[1] 5-6, 2 filtered, 1 dead letters",
         ],
     ]
+
+
+def test_a_merge_tells_what_it_did_to_rows(spec: PipelineSpec) -> None:
+    """CHG-14."""
+    record = replace(EPOCH, action="merge", merged=Merged(5, 3, 1))
+    assert history_json(record)["merged"] == {"inserted": 5, "updated": 3, "removed": 1}
+    assert "5 inserted, 3 updated, 1 removed" in text(history_table(spec, [record]))
 
 
 def test_an_empty_history_is_an_empty_table(spec: PipelineSpec) -> None:

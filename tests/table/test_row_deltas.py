@@ -23,7 +23,8 @@ from frazil.protocol.positions import Frontier, Position, Range, Span
 from frazil.protocol.register import Epoch
 from frazil.protocol.summary import Counts
 from frazil.table.files import WriteTarget, WrittenFile
-from frazil.table.iceberg import IcebergCatalog, TableWish, spark_catalog_conf, with_delete_settings
+from frazil.table.iceberg import IcebergCatalog, spark_catalog_conf, with_delete_settings
+from frazil.table.wish import TableWish
 from frazil.write import ChangeWriter, FileName
 from tests.services.trino import CATALOG, Trino
 

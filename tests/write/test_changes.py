@@ -172,6 +172,36 @@ def test_a_sequence_column_goes_before_the_order_of_arrival(tmp_path: Path) -> N
     assert texts(land(target_at(tmp_path, sequence_by="version"), changes)) == {1: "last", 2: "second"}
 
 
+def test_for_a_merge_the_last_change_of_each_key_is_staged_as_it_is(tmp_path: Path) -> None:
+    """CHG-12: deletes too, without what is required of rows; in one hidden folder, whatever the partitions."""
+    changes = [
+        change("I", 1, 0),
+        change("U", 1, 1, region="us"),
+        change("D", 2, 2, region=None, text=None),
+        change("I", 3, 3),
+    ]
+    target = target_at(tmp_path, (2, IdentityTransform()), scope="merge", trust_inserts=True)
+    written = land(replace(target, in_folders=("region",)), changes)
+    (file,) = written.files
+    assert [(row["id"], row["region"], row["text"], row["_op"]) for row in read(file)] == [
+        (1, "us", "U1", "U"),
+        (2, None, None, "D"),
+        (3, "eu", "I3", "I"),
+    ]
+    assert (file.content, file.equality_ids, file.partition) == ("changes", (1,), ())
+    assert written.counts == (2, 1, 1)
+    folder, _, name = file.path.removeprefix(f"file:{tmp_path}/").partition("/")
+    assert folder == "_frazil"
+    assert Search("t", "", {"0123456789ab": 7}, {}, 0).finds(name, "orders"), "the journal knows them by their name"
+
+
+def test_a_truncate_before_a_merge_leaves_only_what_came_after(tmp_path: Path) -> None:
+    changes = [change("U", 1, 0), change("T", None, 1, region=None, text=None), change("U", 2, 2)]
+    written = land(target_at(tmp_path, scope="merge"), changes)
+    assert [row["id"] for file in written.files for row in read(file)] == [2]
+    assert written.writer.truncated
+
+
 def test_a_sequence_column_need_not_be_one_of_the_tables(tmp_path: Path) -> None:
     changes = [change("U", 1, 2, lsn="0/A", text="old"), change("U", 1, 1, lsn="0/B", text="new")]
     written = land(target_at(tmp_path, sequence_by="lsn"), changes)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import structlog
 
 from frazil.commit.land import land
-from frazil.commit.outcome import EpochOutcome, Landed, Started
+from frazil.commit.outcome import EpochOutcome, Landed, Started, action_of, unique_files
 from frazil.commit.world import World
 from frazil.errors import CatalogUnavailable, Fenced, InvalidState, TableChanged
 from frazil.protocol.commit import Lookup, Proposal, TableObserved, fenced, register_changed
@@ -260,7 +260,7 @@ class Coordinator:
             table_uuid=before.table_uuid,
             anchor_uuid=before.anchor_uuid,
         )
-        action = _action(files, replaces=is_anchor and outcome.replaces)
+        action = action_of(files, replaces=is_anchor and outcome.replaces)
         read = EMPTY_SPAN if is_anchor else outcome.span
         lookup = outcome.lookup if is_anchor else None
         self._land(
@@ -269,8 +269,8 @@ class Coordinator:
 
     def _rows_alone(self, files: Sequence[WrittenFile]) -> list[WrittenFile]:
         """Where all older rows go there is nothing to delete one by one: such files are never sent, and removed."""
-        self.abandon(file for file in files if not file.is_data)
-        return [file for file in files if file.is_data]
+        self.abandon(file for file in files if file.is_delete)
+        return [file for file in files if not file.is_delete]
 
     def _require_replay(self, outcome: EpochOutcome) -> None:
         """An epoch number names one span for good; with another span it would hide rows or double them."""
@@ -311,6 +311,7 @@ class Coordinator:
         lookup: Lookup | None = None,
     ) -> None:
         now_ms = self._world.now_ms()
+        replaces = action == "overwrite" and not any(file.overwrites for file in files)
         summary = EpochSummary(
             writer=self.pipeline,
             action=action,
@@ -319,7 +320,7 @@ class Coordinator:
             skipped=skipped,
             counts=counts,
             data_files=sum(file.is_data for file in files),
-            delete_files=sum(not file.is_data for file in files),
+            delete_files=sum(file.is_delete for file in files),
             duration_ms=now_ms - started_ms if started_ms else 0,
             interval_ms=int(self._interval_s * 1000),
             process=self._world.process,
@@ -333,8 +334,8 @@ class Coordinator:
             before,
             register,
             summary.properties(),
-            replaces=action == "overwrite",
-            shape=shape_of(files, self._mixed_epoch, replaces=action == "overwrite"),
+            replaces=replaces,
+            shape=shape_of(files, self._mixed_epoch, replaces=replaces),
             holds=amends.holds if amends else None,
             lookup=lookup,
         )
@@ -421,28 +422,6 @@ def _followed(frontier: Frontier, span: Span, outcome: EpochOutcome) -> Frontier
     return frontier.advance(span, outcome.leader_epochs, outcome.topic_ids, outcome.marks)
 
 
-def _action(files: Sequence[WrittenFile], *, replaces: bool) -> Action:
-    if replaces:
-        return "overwrite"
-    if not files:
-        return "heartbeat"
-    return "append" if all(file.is_data for file in files) else "row-delta"
-
-
 def _epochs_outside(span: Span, leader_epochs: Mapping[Partition, int]) -> dict[Partition, int]:
     """The epoch of a record says nothing about offsets beyond it, which may be of a later one."""
     return {partition: epoch for partition, epoch in leader_epochs.items() if partition not in span.ranges}
-
-
-def unique_files(files: Sequence[WrittenFile]) -> list[WrittenFile]:
-    """A file reported twice counts once; one path with two contents is an error, but for parts of one file."""
-    unique: dict[tuple[str, int | None], WrittenFile] = {}
-    for file in files:
-        known = unique.setdefault((file.path, file.content_offset), file)
-        if known.file_hash != file.file_hash:
-            raise InvalidState(
-                f"{file.path} was reported twice, with different contents",
-                actual=file.file_hash,
-                expected=known.file_hash,
-            )
-    return list(unique.values())

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from frazil.errors import InvalidState
 from frazil.protocol.commit import Lookup
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Span
 from frazil.protocol.register import Epoch, Generation, Register
-from frazil.protocol.summary import Counts
+from frazil.protocol.summary import Action, Counts
 from frazil.table import WrittenFile
 
 
@@ -64,3 +65,28 @@ class Landed:
     counts: Counts
     files: int
     commit_ms: int
+
+
+def action_of(files: Sequence[WrittenFile], *, replaces: bool) -> Action:
+    """What a commit of these files does to the table."""
+    if replaces or any(file.overwrites for file in files):
+        return "overwrite"
+    if not files:
+        return "heartbeat"
+    if any(file.is_staged for file in files):
+        return "merge"
+    return "row-delta" if any(file.is_delete for file in files) else "append"
+
+
+def unique_files(files: Sequence[WrittenFile]) -> list[WrittenFile]:
+    """A file reported twice counts once; one path with two contents is an error, but for parts of one file."""
+    unique: dict[tuple[str, int | None], WrittenFile] = {}
+    for file in files:
+        known = unique.setdefault((file.path, file.content_offset), file)
+        if known.file_hash != file.file_hash:
+            raise InvalidState(
+                f"{file.path} was reported twice, with different contents",
+                actual=file.file_hash,
+                expected=known.file_hash,
+            )
+    return list(unique.values())

@@ -21,10 +21,12 @@ from frazil.demo.orders import OrderStream
 from frazil.demo.proof import Proof, prove
 from frazil.engine import Engine, RunOptions, assemble, open_spark
 from frazil.engine.events import EpochLanded, Event
+from frazil.engine.lakehouse import open_lakehouse
 from frazil.errors import SourceUnavailable
 from frazil.pipeline import PipelineSpec, parse_pipeline
 from frazil.serve.logs import set_up_logs
 from frazil.serve.verdict import verdict_tables
+from frazil.table.files import TableFormat
 
 _TOPIC = "orders"
 _PARTITIONS = 4
@@ -37,7 +39,7 @@ _QUERY = """
 """
 
 
-def show(records: int, *, as_json: bool, out: Console) -> bool:
+def show(records: int, table_format: TableFormat, *, as_json: bool, out: Console) -> bool:
     """Runs the demo and says what it proved; False if the proof does not hold."""
     began = time.monotonic()
     set_up_logs(json=as_json, stream=sys.stderr)
@@ -47,7 +49,7 @@ def show(records: int, *, as_json: bool, out: Console) -> bool:
             broker.start()
         try:
             out.print(f"[green]✓[/green] Kafka is up at {broker.bootstrap}")
-            spec = _pipeline(broker.bootstrap, Path(folder) / "warehouse")
+            spec = _pipeline(broker.bootstrap, Path(folder) / "warehouse", table_format)
             with out.status("starting Spark …"):
                 spark = open_spark(spec)
             try:
@@ -76,12 +78,14 @@ def show(records: int, *, as_json: bool, out: Console) -> bool:
 def _land_and_prove(
     spec: PipelineSpec, spark: SparkSession, bootstrap: str, records: int, out: Console
 ) -> tuple[Proof, int, int]:
-    table = f"{spec.catalog.name}.{spec.table.name}"
     epochs = _land(spec, spark, bootstrap, records, out)
-    _query(spark, table, out)
+    contents = open_lakehouse(spec, spark).contents(spec.table.name)
+    assert contents is not None
+    _query(spark, contents.relation, out)
     with out.status("reading the topic back and comparing every offset …"):
         proof = prove(spec, spark, bootstrap, _TOPIC, _PARTITIONS)
-        snapshots = spark.sql(f"SELECT count(*) FROM {table}.snapshots").collect()[0][0]
+        seen = contents.seen(spec.pipeline.name)
+        snapshots = 0 if seen is None else len(seen.history)
     return proof, epochs, snapshots
 
 
@@ -168,7 +172,8 @@ def _create_topic(bootstrap: str) -> None:
     admin.create_topics([topic])[_TOPIC].result(30)
 
 
-def _pipeline(bootstrap: str, warehouse: Path) -> PipelineSpec:
+def _pipeline(bootstrap: str, warehouse: Path, table_format: TableFormat) -> PipelineSpec:
+    path = {"path": str(warehouse / "orders")} if table_format == "delta" else {}
     return parse_pipeline(
         {
             "pipeline": {"name": "demo"},
@@ -177,7 +182,7 @@ def _pipeline(bootstrap: str, warehouse: Path) -> PipelineSpec:
                 "format": "json",
                 "schema": _SCHEMA,
             },
-            "table": {"name": "shop.orders", "partition": ["day(placed_at)"]},
+            "table": {"format": table_format, "name": "shop.orders", "partition": ["day(placed_at)"], **path},
             "catalog": {"type": "sqlite", "warehouse": str(warehouse)},
             "epoch": {"interval": "2s"},
         }

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from frazil.changes import UPDATED, ChangePlan
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.find_key import find_key
+from frazil.engine.lakehouse import lakehouse_conf, open_lakehouse
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
 from frazil.errors import ConfigError, TableChanged
 from frazil.journal import NO_JOURNAL, Journal, JournalSettings
@@ -26,16 +27,11 @@ from frazil.source.files import FilesFolder
 from frazil.source.generator import GeneratorPlanner
 from frazil.source.kafka import KafkaTopics
 from frazil.spark import open_session
+from frazil.table import LakeTable
+from frazil.table.delta import write_schema
 from frazil.table.files import WriteTarget
-from frazil.table.iceberg import (
-    IcebergCatalog,
-    IcebergTable,
-    TableWish,
-    new_table_properties,
-    spark_catalog_conf,
-    spark_to_iceberg,
-    with_settings,
-)
+from frazil.table.iceberg import new_table_properties, spark_to_iceberg, with_settings
+from frazil.table.wish import TableWish
 from frazil.write.deletes import guides
 
 log = structlog.get_logger()
@@ -53,8 +49,8 @@ class Assembly:
     source: Source
     decode: DecodePlan
     lane: Lane
-    anchor: IcebergTable
-    dead_letters: IcebergTable | None
+    anchor: LakeTable
+    dead_letters: LakeTable | None
     journal: Journal = NO_JOURNAL
 
     @property
@@ -72,7 +68,7 @@ class Assembly:
         return target
 
     @property
-    def sides(self) -> list[IcebergTable]:
+    def sides(self) -> list[LakeTable]:
         return [self.dead_letters] if self.dead_letters else []
 
 
@@ -118,12 +114,15 @@ def _change_plan(spec: PipelineSpec, *, ordered: bool) -> ChangePlan | None:
 def _require_possible(table: TableSection, schema: Schema) -> None:
     """Refuses what a new table could not be, before there is one."""
     require_fit(table, schema)
+    if table.format == "delta":
+        write_schema(table.name, schema, table.partition)
+        return
     with_settings(WriteTarget(table.name, "", schema.model_dump_json(), "", table.properties), table)
 
 
 def open_spark(spec: PipelineSpec, master: str | None = None) -> SparkSession:
     """The session of a pipeline, its catalog visible to Spark SQL."""
-    conf = spark_catalog_conf(spec.catalog) | spec.spark.conf
+    conf = lakehouse_conf(spec) | spec.spark.conf
     return open_session(f"frazil {spec.pipeline.name}", master=master or spec.spark.master, conf=conf)
 
 
@@ -154,28 +153,28 @@ def assemble(spec: PipelineSpec, spark: SparkSession) -> Assembly:
     source = open_source(spec)
     try:
         source.observe()
-        catalog = IcebergCatalog(spark, spec.catalog)
-        key = find_key(spec, decode.schema, catalog, source)
+        lakehouse = open_lakehouse(spec, spark)
+        key = find_key(spec, decode.schema, lakehouse, source)
         if key is not None:
             log.info("key found", columns=list(key.columns), told_by=key.told_by)
             spec = key.complete(spec)
             decode = decode_plan(spec, ordered=False)
             lane, schema = plan_lane(spec, spark, decode)
-        anchor = catalog.open(anchor_wish(spec.table, schema))
+        anchor = lakehouse.open(anchor_wish(spec.table, schema, evolves=spec.schema_.evolution))
         target = anchor_target(spec, anchor)
         if decode.changes is not None and target.changes is not None and target.changes.scope == "before":
             decode = replace(decode, changes=replace(decode.changes, before=_old_columns(target)))
             lane, _ = plan_lane(spec, spark, decode)
         dead_letters = None
         if spec.dead_letters is not None:
-            dead_letters = catalog.open(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
+            dead_letters = lakehouse.open(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
     except BaseException:
         source.close()
         raise
     return Assembly(spec, spark, source, decode, lane, anchor, dead_letters, plan_journal(spec))
 
 
-def anchor_target(spec: PipelineSpec, anchor: IcebergTable) -> WriteTarget:
+def anchor_target(spec: PipelineSpec, anchor: LakeTable) -> WriteTarget:
     """What workers must know of the main table, as the pipeline wants it written; refuses what cannot be."""
     tells_before = spec.decode.envelope in _WITH_BEFORE_IMAGES and spec.transform is None
     target = anchor.write_target(spec.table, tells_before=tells_before)
@@ -207,11 +206,11 @@ def plan_journal(spec: PipelineSpec) -> Journal:
     )
 
 
-def anchor_wish(table: TableSection, schema: Schema) -> TableWish:
+def anchor_wish(table: TableSection, schema: Schema, *, evolves: bool = False) -> TableWish:
     keys = table.keys if table.mode == "upsert" else []
     columns = keyed(schema, keys) if keys else schema
-    properties = new_table_properties(table)
-    return TableWish(table.name, columns, table.partition, table.sort, table.location, properties, keys)
+    properties = new_table_properties(table) if table.format == "iceberg" else table.properties
+    return TableWish(table.name, columns, table.partition, table.sort, table.location, properties, keys, evolves)
 
 
 def plan_lane(spec: PipelineSpec, spark: SparkSession, decode: DecodePlan) -> tuple[Lane, Schema]:

@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 from frazil.decode import DEAD_LETTER_SCHEMA
 from frazil.engine.assemble import anchor_target, anchor_wish, decode_plan, open_source, plan_lane
 from frazil.engine.find_key import find_key
+from frazil.engine.lakehouse import open_lakehouse
 from frazil.pipeline import PipelineSpec
 from frazil.protocol.plan import SourceObserved
-from frazil.table.iceberg import IcebergCatalog, TableWish
+from frazil.table.wish import TableWish
 
 
 def check_connections(spec: PipelineSpec, spark: SparkSession) -> Iterator[str]:
@@ -21,22 +22,22 @@ def check_connections(spec: PipelineSpec, spark: SparkSession) -> Iterator[str]:
         yield f"source: {_describe(source.observe())}"
         decode = decode_plan(spec)
         _, schema = plan_lane(spec, spark, decode)
-        catalog = IcebergCatalog(spark, spec.catalog)
-        yield f"catalog: {spec.catalog.type} at {catalog.address}"
-        key = find_key(spec, decode.schema, catalog, source)
+        lakehouse = open_lakehouse(spec, spark)
+        yield f"catalog: {lakehouse.address}"
+        key = find_key(spec, decode.schema, lakehouse, source)
     finally:
         source.close()
     if key is not None:
         yield f"key: {key}"
         spec = key.complete(spec)
         _, schema = plan_lane(spec, spark, decode_plan(spec))
-    wishes = [anchor_wish(spec.table, schema)]
+    wishes = [anchor_wish(spec.table, schema, evolves=spec.schema_.evolution)]
     if spec.dead_letters is not None:
         wishes.append(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
     for wish in wishes:
-        fits = catalog.fits(wish)
+        fits = lakehouse.fits(wish)
         if fits and wish.name == spec.table.name:
-            anchor_target(spec, catalog.open(wish))
+            anchor_target(spec, lakehouse.open(wish))
         yield f"table: {wish.name} " + ("is there and fits" if fits else "is missing; run creates it")
 
 

@@ -15,9 +15,9 @@ from frazil.engine.bag import Retraction
 from frazil.engine.carry import unpacking
 from frazil.engine.distribute import Distribution
 from frazil.engine.keys import require_one_task, require_sequence, share_keys
+from frazil.engine.lakehouse import dead_letter_section
 from frazil.engine.lanes import Lane, describe_job, job_group
 from frazil.engine.worker import EpochPlan, TaskReport
-from frazil.pipeline.spec import TableSection
 from frazil.protocol.entries import EpochBegun, TableTouched
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Slice, Span
 from frazil.protocol.recovery import attempt_of
@@ -26,6 +26,7 @@ from frazil.protocol.resolved import TimeWindow, reading, split_reading
 from frazil.protocol.summary import Counts
 from frazil.spark import ran_more_than_once
 from frazil.table.files import WriteTarget, WrittenFile
+from frazil.table.iceberg import IcebergTable
 
 log = structlog.get_logger()
 
@@ -94,7 +95,7 @@ class Targets:
             dead = self.parts.dead_letters
             self._found = (
                 self.parts.anchor_target(),
-                dead.write_target(TableSection(name=dead.name)) if dead is not None else None,
+                dead.write_target(dead_letter_section(self.parts.spec)) if dead is not None else None,
             )
             self._found_at = time.monotonic()
         return self._found
@@ -141,7 +142,10 @@ def write_epoch(parts: Assembly, targets: Targets, planned: PlannedEpoch) -> Wri
     )
     describe_job(context, name, planned.number, planned.span.records)
     before = planned.registers[target.table]
-    retraction = Retraction(parts.spec.catalog, parts.anchor, plan, before) if is_bag else None
+    retraction = None
+    if is_bag:
+        assert isinstance(parts.anchor, IcebergTable)
+        retraction = Retraction(parts.spec.catalog, parts.anchor, plan, before)
     reports, spoiled = _run(parts.lane, plan, targets, retraction)
     if retraction is None:
         require_one_task(reports)

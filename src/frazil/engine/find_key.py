@@ -23,7 +23,7 @@ from frazil.pipeline import KafkaSource, PipelineSpec
 from frazil.protocol.plan import SourceObserved
 from frazil.protocol.positions import Partition, Range, Slice, Span
 from frazil.source import Source, Wants
-from frazil.table.iceberg import IcebergCatalog
+from frazil.table import Lakehouse
 
 _LOOKED_AT = 1_000
 """So many offsets of a partition, from its beginning, are looked through for a key."""
@@ -44,11 +44,11 @@ class FoundKey:
         return spec.model_copy(update={"table": spec.table.model_copy(update={"keys": list(self.columns)})})
 
 
-def find_key(spec: PipelineSpec, declared: Schema, catalog: IcebergCatalog, source: Source) -> FoundKey | None:
+def find_key(spec: PipelineSpec, declared: Schema, lakehouse: Lakehouse, source: Source) -> FoundKey | None:
     """The key of a table of changes, looked for where the file does not name it; None where it does."""
     if spec.table.mode != "upsert" or spec.table.keys:
         return None
-    found = _of_table(spec.table.name, catalog) or _of_source(spec, source)
+    found = _of_table(spec.table.name, lakehouse) or _of_source(spec, source)
     strangers = [column for column in found.columns if column not in declared.column_names]
     if strangers:
         raise ConfigError(
@@ -58,9 +58,9 @@ def find_key(spec: PipelineSpec, declared: Schema, catalog: IcebergCatalog, sour
     return found
 
 
-def _of_table(name: str, catalog: IcebergCatalog) -> FoundKey | None:
+def _of_table(name: str, lakehouse: Lakehouse) -> FoundKey | None:
     """What the table says; None if there is none yet."""
-    table = catalog.find(name)
+    table = lakehouse.find(name)
     if table is None:
         return None
     schema = table.schema()

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from frazil.engine.assemble import open_source
+from frazil.engine.lakehouse import open_lakehouse
 from frazil.errors import FrazilError
 from frazil.pipeline import PipelineSpec
 from frazil.protocol.commit import Standing, rolled_back
 from frazil.protocol.plan import lag
 from frazil.protocol.positions import Frontier, Partition
 from frazil.protocol.summary import CommitRecord
-from frazil.table.iceberg import IcebergCatalog
+from frazil.table import Lakehouse
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class PipelineStatus:
 
 
 def inspect_pipeline(spec: PipelineSpec, spark: SparkSession) -> PipelineStatus:
-    catalog = IcebergCatalog(spark, spec.catalog)
+    lakehouse = open_lakehouse(spec, spark)
     names = [spec.table.name, *([spec.dead_letters] if spec.dead_letters else [])]
-    tables = [_table_status(catalog, spec.pipeline.name, name) for name in names]
+    tables = [_table_status(lakehouse, spec.pipeline.name, name) for name in names]
     frontier = tables[0].frontier
     try:
         source = open_source(spec)
@@ -59,12 +60,12 @@ def inspect_pipeline(spec: PipelineSpec, spark: SparkSession) -> PipelineStatus:
 
 
 def pipeline_history(spec: PipelineSpec, spark: SparkSession) -> list[CommitRecord]:
-    table = IcebergCatalog(spark, spec.catalog).find(spec.table.name)
+    table = open_lakehouse(spec, spark).find(spec.table.name)
     return [] if table is None else table.history(spec.pipeline.name)
 
 
-def _table_status(catalog: IcebergCatalog, writer: str, name: str) -> TableStatus:
-    table = catalog.find(name)
+def _table_status(lakehouse: Lakehouse, writer: str, name: str) -> TableStatus:
+    table = lakehouse.find(name)
     if table is None:
         return TableStatus(name, exists=False)
     seen = table.observe(writer)

@@ -27,7 +27,7 @@ from frazil.engine.worker import ArrowFunction, EpochPlan, TaskReport, run_nativ
 from frazil.errors import ConfigError
 from frazil.spark import own_session
 
-_REPORTS = StructType([StructField("report", StringType())])
+REPORTS = StructType([StructField("report", StringType())])
 _VIEW = "source"
 
 
@@ -59,7 +59,7 @@ class NativeLane:
         shuffles = (plan.shuffle or plan.by_key) and len(plan.shares) > 1
         if (shuffles or retraction is not None) and self._rows_schema is not None:
             return _through_spark(self._spark, plan, self._rows_schema, lambda _, source: source, retraction)
-        rows = _tasks(self._spark, plan).mapInArrow(run_native(plan), _REPORTS).collect()
+        rows = _tasks(self._spark, plan).mapInArrow(run_native(plan), REPORTS).collect()
         return [TaskReport.from_json(row.report) for row in rows]
 
 
@@ -148,7 +148,7 @@ def _through_spark(
             rows = gathered_by_key(rows, plan.target.changes.keys)
         elif plan.shuffle:
             rows = gathered(session, rows, plan.target)
-        written = rows.mapInArrow(run_sink(plan), _REPORTS).collect()
+        written = rows.mapInArrow(run_sink(plan), REPORTS).collect()
         sinks = [TaskReport.from_json(row.report) for row in written]
         return sinks + _one_per_share(plan, told.value)
     finally:

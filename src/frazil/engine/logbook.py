@@ -17,7 +17,7 @@ from frazil.protocol import entries
 from frazil.protocol.positions import EMPTY_SPAN
 from frazil.protocol.recovery import RecoveryState, Search, orphans, plan_search
 from frazil.table import Table
-from frazil.write import writer_in_names
+from frazil.table.files import writer_in_names
 
 log = structlog.get_logger()
 

@@ -34,7 +34,7 @@ from frazil.protocol.verify.offsets import (
 )
 from frazil.source import Reader, Source, Wants
 from frazil.source.kafka import compacted_topics
-from frazil.table.iceberg import Contents
+from frazil.table.contents import Contents
 
 Tell = Callable[[str, int, int], None]
 Answer = TypeVar("Answer")
@@ -108,7 +108,7 @@ def _slots(
     topic, partition, offset = columns
     rows = spark.sql(
         f"SELECT CAST({topic} AS STRING) AS topic, TRY_CAST({partition} AS INT) AS partition, "
-        f"TRY_CAST({offset} AS BIGINT) AS offset FROM {contents.sql_name} VERSION AS OF {contents.snapshot_id}"
+        f"TRY_CAST({offset} AS BIGINT) AS offset FROM {contents.relation}"
     )
     numbered = [(topic, number, slot) for slot, (topic, number) in enumerate(partitions)]
     slots = spark.createDataFrame(numbered, "topic STRING, partition INT, slot INT")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from frazil.engine.lakehouse import open_lakehouse
 from frazil.engine.logbook import Leftovers, find_leftovers
 from frazil.engine.read_back import journal_of
 from frazil.errors import TerminalError
@@ -17,7 +18,6 @@ from frazil.protocol.positions import Frontier
 from frazil.protocol.recovery import RecoveryState
 from frazil.protocol.register import Register
 from frazil.protocol.start import Circumstances, Decision, OnRollback, Stop, decide_start
-from frazil.table.iceberg import IcebergCatalog
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Recovery:
 
 def look_at_recovery(spec: PipelineSpec, spark: SparkSession) -> Recovery:
     found = journal_of(spec)
-    catalog = IcebergCatalog(spark, spec.catalog)
+    lakehouse = open_lakehouse(spec, spark)
     names = [spec.table.name, *([spec.dead_letters] if spec.dead_letters else [])]
-    tables = [table for table in map(catalog.find, names) if table is not None]
+    tables = [table for table in map(lakehouse.find, names) if table is not None]
     seen = {table.name: table.observe(spec.pipeline.name) for table in tables}
     uuids = {name: each.uuid for name, each in seen.items()}
     anchor = seen.get(spec.table.name)

@@ -14,6 +14,7 @@ from itertools import islice
 
 from pyspark.sql import SparkSession
 
+from frazil.engine.lakehouse import lakehouse_conf, open_lakehouse
 from frazil.engine.offsets import compare_offsets
 from frazil.errors import StorageUnavailable, TableChanged
 from frazil.pipeline import PipelineSpec
@@ -36,7 +37,8 @@ from frazil.protocol.verify import (
 from frazil.protocol.verify.finding import broken
 from frazil.protocol.verify.offsets import is_readable, not_compared
 from frazil.spark import own_session
-from frazil.table.iceberg import Contents, IcebergCatalog, ReferencedFile, spark_catalog_conf
+from frazil.table import Lakehouse
+from frazil.table.contents import Contents, ReferencedFile
 
 Tell = Callable[[str, int, int], None]
 """What is being done, how much of it is done, of how much."""
@@ -58,9 +60,9 @@ def verify_pipeline(
     are there.
     """
     spark = _own_session(spec, spark)
-    catalog = IcebergCatalog(spark, spec.catalog)
-    anchor = _look(spec, spark, catalog, spec.table.name, tell)
-    side = _look_aside(spec, spark, catalog, anchor, tell)
+    lakehouse = open_lakehouse(spec, spark)
+    anchor = _look(spec, lakehouse, spec.table.name, tell)
+    side = _look_aside(spec, lakehouse, anchor, tell)
     checks = [*anchor.checks, *(side.checks if side else [])]
     checks.append(check_dead_letters(anchor.seen, side.seen if side else None))
     if deep and not is_readable(checks):
@@ -79,8 +81,7 @@ def verify_pipeline(
 def _keys(keys: Sequence[str], spark: SparkSession, anchor: _Look) -> Check:
     """Reads the key of every live row and looks for doubles."""
     columns = ", ".join(map(quoted, keys))
-    table = f"{anchor.contents.sql_name} VERSION AS OF {anchor.contents.snapshot_id}"
-    doubled = spark.sql(f"SELECT {columns} FROM {table} GROUP BY {columns} HAVING count(*) > 1")
+    doubled = spark.sql(f"SELECT {columns} FROM {anchor.contents.relation} GROUP BY {columns} HAVING count(*) > 1")
     sample = [", ".join(map(str, row)) for row in doubled.limit(_NAMED).collect()]
     count = doubled.count() if len(sample) == _NAMED else len(sample)
     return check_keys(anchor.seen, keys, count, sample)
@@ -88,8 +89,7 @@ def _keys(keys: Sequence[str], spark: SparkSession, anchor: _Look) -> Check:
 
 def _count(spark: SparkSession, anchor: _Look) -> int:
     """How many rows a reader finds."""
-    table = f"{anchor.contents.sql_name} VERSION AS OF {anchor.contents.snapshot_id}"
-    return spark.sql(f"SELECT * FROM {table}").count()
+    return spark.sql(f"SELECT * FROM {anchor.contents.relation}").count()
 
 
 def _own_session(spec: PipelineSpec, spark: SparkSession) -> SparkSession:
@@ -97,7 +97,7 @@ def _own_session(spec: PipelineSpec, spark: SparkSession) -> SparkSession:
     session = own_session(spark)
     shuffle = {"spark.sql.shuffle.partitions": str(2 * spark.sparkContext.defaultParallelism)}
     wished = {key: value for key, value in spec.spark.conf.items() if session.conf.isModifiable(key)}
-    for key, value in (shuffle | wished | spark_catalog_conf(spec.catalog)).items():
+    for key, value in (shuffle | wished | lakehouse_conf(spec)).items():
         session.conf.set(key, value)
     return session
 
@@ -109,24 +109,22 @@ class _Look:
     checks: Sequence[Check]
 
 
-def _look_aside(
-    spec: PipelineSpec, spark: SparkSession, catalog: IcebergCatalog, anchor: _Look, tell: Tell
-) -> _Look | None:
+def _look_aside(spec: PipelineSpec, lakehouse: Lakehouse, anchor: _Look, tell: Tell) -> _Look | None:
     """The dead letters; a pipeline that has only now been told to keep them has no table for them yet."""
     if spec.dead_letters is None:
         return None
     counted = any(commit.record.counts.dead for commit in anchor.seen.epochs)
-    if not counted and catalog.find(spec.dead_letters) is None:
+    if not counted and lakehouse.find(spec.dead_letters) is None:
         return None
-    return _look(spec, spark, catalog, spec.dead_letters, tell)
+    return _look(spec, lakehouse, spec.dead_letters, tell)
 
 
-def _look(spec: PipelineSpec, spark: SparkSession, catalog: IcebergCatalog, name: str, tell: Tell) -> _Look:
+def _look(spec: PipelineSpec, lakehouse: Lakehouse, name: str, tell: Tell) -> _Look:
     def has_moved(contents: Contents) -> bool:
-        return _load(spec, spark, catalog, name).snapshot_id != contents.snapshot_id
+        return _load(lakehouse, name).snapshot_id != contents.snapshot_id
 
     for is_last in [False] * (_LOOKS - 1) + [True]:
-        contents = _load(spec, spark, catalog, name)
+        contents = _load(lakehouse, name)
         seen = _require_known(contents.seen(spec.pipeline.name), spec, name)
         try:
             files = _look_at_files(contents, name, tell)
@@ -146,14 +144,14 @@ def _look(spec: PipelineSpec, spark: SparkSession, catalog: IcebergCatalog, name
     return _Look(contents, seen, checks)
 
 
-def _load(spec: PipelineSpec, spark: SparkSession, catalog: IcebergCatalog, name: str) -> Contents:
-    table = catalog.find(name)
-    if table is None:
+def _load(lakehouse: Lakehouse, name: str) -> Contents:
+    contents = lakehouse.contents(name)
+    if contents is None:
         raise TableChanged(
-            f"{name} does not exist at {catalog.address}",
+            f"{name} does not exist ({lakehouse.address})",
             "frazil run creates it; if it was there before, somebody dropped it",
         )
-    return Contents(spark, spec.catalog.name, table)
+    return contents
 
 
 def _require_known(seen: TableSeen | None, spec: PipelineSpec, name: str) -> TableSeen:

@@ -10,6 +10,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +57,16 @@ class EpochPlan:
     def file_name(self, task: int, label: str | None = None) -> FileName:
         """Who writes the task's files; its label is the offsets of its share, for people who look."""
         return FileName(self.writer, self.epoch, task, label or _label(self.shares[task]), epoch_token=self.token)
+
+
+class WritePlan(Protocol):
+    """What a worker must know to write rows that are there already."""
+
+    @property
+    def target(self) -> WriteTarget: ...
+    @property
+    def by_key(self) -> bool: ...
+    def file_name(self, task: int, label: str | None = None) -> FileName: ...
 
 
 @dataclass
@@ -161,7 +172,7 @@ def run_source(plan: EpochPlan, tell: Callable[[str], None]) -> ArrowFunction:
     return run
 
 
-def run_sink(plan: EpochPlan) -> ArrowFunction:
+def run_sink(plan: WritePlan) -> ArrowFunction:
     """The SQL lane, after the query: whatever rows come, into files."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -244,7 +255,7 @@ def _count(records: Records, part: Slice, report: TaskReport) -> None:
 class _Rows:
     """The rows of one task, or its changes of rows, on their way into files."""
 
-    def __init__(self, plan: EpochPlan, name: FileName, report: TaskReport) -> None:
+    def __init__(self, plan: WritePlan, name: FileName, report: TaskReport) -> None:
         self._report = report
         self._keys_are_together = plan.by_key
         kind = TableWriter if plan.target.changes is None else ChangeWriter

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frazil.errors import UnsupportedCatalog
-from frazil.pipeline.spec import CatalogSection, PipelineSpec
+from frazil.pipeline.spec import CatalogSection, SparkSection, TableSection
 
 HIVE_LOCK_SETTING = "iceberg.engine.hive.lock-enabled"
 _HIVE_LOCK_PROPERTY = "engine.hive.lock-enabled"
@@ -38,9 +38,8 @@ _KINDS = {
 }
 
 
-def require_atomic_swap(spec: PipelineSpec) -> None:
+def require_atomic_swap(catalog: CatalogSection, table: TableSection, spark: SparkSection) -> None:
     """Refuses what the pipeline file alone makes doubtful."""
-    catalog = spec.catalog
     kind = catalog_kind(catalog)
     if catalog.vouched:
         return
@@ -61,9 +60,7 @@ def require_atomic_swap(spec: PipelineSpec) -> None:
             "was paused until its lock expired could overwrite the commits of others",
             "leave lock-impl out",
         )
-    require_hive_lock(
-        catalog, spec.table.name, spec.table.properties, spec.spark.conf.get(f"spark.hadoop.{HIVE_LOCK_SETTING}")
-    )
+    require_hive_lock(catalog, table.name, table.properties, spark.conf.get(f"spark.hadoop.{HIVE_LOCK_SETTING}"))
 
 
 def require_hive_lock(

@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -15,7 +15,10 @@ from pydantic_core import ErrorDetails
 from frazil.errors import ConfigError, UnsupportedCatalog
 from frazil.pipeline import secrets
 from frazil.pipeline.atomic import require_atomic_swap
-from frazil.pipeline.spec import PipelineSection, PipelineSpec, Section
+from frazil.pipeline.section import Section
+from frazil.pipeline.spec import PipelineSection, PipelineSpec
+
+Declared = TypeVar("Declared", bound=Section)
 
 
 def load_pipeline(path: Path) -> PipelineSpec:
@@ -35,16 +38,22 @@ def load_pipeline(path: Path) -> PipelineSpec:
 
 def parse_pipeline(tree: Mapping[str, Any]) -> PipelineSpec:
     """Validates a pipeline given as nested mappings, and refuses a catalog that cannot keep the promise."""
+    spec = parse_tree(PipelineSpec, tree)
+    if spec.table.format == "iceberg":
+        require_atomic_swap(spec.catalog, spec.table, spec.spark)
+    return spec
+
+
+def parse_tree(root: type[Declared], tree: Mapping[str, Any]) -> Declared:
+    """Validates what somebody declared as nested mappings; whatever is wrong with it is said in one message."""
     resolved = secrets.resolve(dict(tree))
     try:
-        spec = PipelineSpec.model_validate(resolved)
+        return root.model_validate(resolved)
     except ValidationError as error:
         details = error.errors()
-        lines = list(dict.fromkeys(line for detail in details for line in _explain(detail)))
+        lines = list(dict.fromkeys(line for detail in details for line in _explain(root, detail)))
         kind = UnsupportedCatalog if all(d["loc"] == ("catalog", "type") for d in details) else ConfigError
         raise kind("\n".join(lines)) from None
-    require_atomic_swap(spec)
-    return spec
 
 
 def parse_name(name: str) -> str:
@@ -55,13 +64,13 @@ def parse_name(name: str) -> str:
         raise ConfigError(f"pipeline.name: {name!r} is not allowed; expected {_cause(error.errors()[0])}") from None
 
 
-def _explain(detail: ErrorDetails) -> Iterator[str]:
+def _explain(root: type[Section], detail: ErrorDetails) -> Iterator[str]:
     location = _written_path(detail["loc"])
     key = ".".join(location)
     given = detail["input"]
     match detail["type"]:
         case "extra_forbidden":
-            yield f"{key}: unknown key{_nearest(location)}"
+            yield f"{key}: unknown key{_nearest(root, location)}"
         case "missing":
             yield f"{key}: required, but missing"
         case "literal_error":
@@ -107,31 +116,31 @@ def _near(given: object, allowed: str) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _nearest(location: list[str]) -> str:
+def _nearest(root: type[Section], location: list[str]) -> str:
     """Names the nearest known key of the same section, else the same key of another section."""
     wrong, section = location[-1], location[:-1]
-    if wrong in _keys_at(section):
+    if wrong in _keys_at(root, section):
         return f"; it belongs to another {section[0]}.type"
-    near = [".".join([*section, name]) for name in difflib.get_close_matches(wrong, _keys_at(section), 1)]
-    near += [key for key in all_keys() if key.rsplit(".", 1)[-1] == wrong]
+    near = [".".join([*section, name]) for name in difflib.get_close_matches(wrong, _keys_at(root, section), 1)]
+    near += [key for key in all_keys(root) if key.rsplit(".", 1)[-1] == wrong]
     if near:
         return f"; did you mean {near[0]}?"
-    return f"; known are {', '.join(sorted(_keys_at(section)))}"
+    return f"; known are {', '.join(sorted(_keys_at(root, section)))}"
 
 
-def all_keys() -> list[str]:
+def all_keys(root: type[Section] = PipelineSpec) -> list[str]:
     """Every key a pipeline file may have, as dotted paths."""
-    return [f"{section}.{key}" for section in _sections() for key in _keys_at([section])]
+    return [f"{section}.{key}" for section in _sections(root) for key in _keys_at(root, [section])]
 
 
-def _sections() -> dict[str, FieldInfo]:
-    return {field.alias or name: field for name, field in PipelineSpec.model_fields.items()}
+def _sections(root: type[Section]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in root.model_fields.items()}
 
 
-def _keys_at(section: list[str]) -> list[str]:
+def _keys_at(root: type[Section], section: list[str]) -> list[str]:
     if not section:
-        return list(_sections())
-    field = _sections().get(section[0])
+        return list(_sections(root))
+    field = _sections(root).get(section[0])
     if field is None or len(section) > 1:
         return []
     names: dict[str, None] = {}

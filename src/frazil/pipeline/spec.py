@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from frazil.changes import KEY_TELLING, Decimals, Envelope, KeyFormat, Resolved, Truncate, UnknownOp
 from frazil.pipeline.aliases import without_aliases
 from frazil.pipeline.keys import is_whole, whole_row_problem
+from frazil.pipeline.section import PassThrough, Section, last_part
+from frazil.pipeline.sources import FilesSource, GeneratorSource, KafkaSource
 from frazil.pipeline.values import Duration, FieldList, Size
 from frazil.protocol.layout import MixedEpoch
-
-
-class Section(BaseModel):
-    """A table of the pipeline file; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
-
-
-def _flatten(value: object) -> object:
-    """`a.b = 1` and `"a.b" = 1` mean the same where keys pass through to another library."""
-    if not isinstance(value, dict):
-        return value
-    flat: dict[str, str] = {}
-    for key, inner in value.items():
-        if isinstance(inner, dict):
-            nested = _flatten(inner)
-            assert isinstance(nested, dict)
-            flat.update({f"{key}.{k}": v for k, v in nested.items()})
-        elif not isinstance(inner, str | int | float):
-            raise ValueError(f'{key} must be a text, a number or a boolean; write a list as one text: "a,b"')
-        else:
-            flat[key] = str(inner).lower() if isinstance(inner, bool) else str(inner)
-    return flat
-
-
-PassThrough = Annotated[dict[str, str], BeforeValidator(_flatten)]
-"""Settings of another library, under its own names."""
-
 
 _TABLE_ALIASES = {
     "partition.spec": "partition",
@@ -52,9 +25,6 @@ _TABLE_ALIASES = {
     "equality.delete.columns": "keys",
 }
 """Names that other tools have for keys of `[table]`."""
-
-_TOPIC = r"[A-Za-z0-9_.-]+"
-"""What Kafka allows in the name of a topic."""
 
 _JOURNAL_ALIASES = {"max_log_files": "max_files", "checkpoint_seconds": "checkpoint_interval"}
 
@@ -71,91 +41,6 @@ class PipelineSection(Section):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
             raise ValueError("letters, digits, '_', '.' and '-', at most 100 of them")
         return name
-
-
-class KafkaSource(Section):
-    """Kafka topics."""
-
-    type: Literal["kafka"]
-    """where records come from; files and generator are the others, with keys of their own"""
-    topics: list[str] = Field(min_length=1)
-    """topics to read; all of them land in the same table"""
-    starting_offsets: Literal["earliest", "latest"] | dict[str, dict[str, int]] | datetime = "earliest"
-    """the first start begins here: earliest, latest, {topic = {"0" = 42}} (-1 latest, -2 earliest), or a time"""
-    fail_on_data_loss: bool = True
-    """stop when the topic dropped records before they were read"""
-    partitions: dict[str, list[int]] = {}
-    """read only these partitions of a topic; all of them if absent"""
-    group_id: str | None = None
-    """offsets are also committed to this consumer group, for lag monitors only; frazil-<pipeline> if absent"""
-    timeout: Duration = 30.0
-    """how long to wait for a broker's answer"""
-    kafka: PassThrough
-    """settings of librdkafka, under its own names"""
-
-    @model_validator(mode="after")
-    def _reachable(self) -> KafkaSource:
-        if not self.kafka.get("bootstrap.servers"):
-            raise ValueError('kafka."bootstrap.servers" is required, such as "127.0.0.1:9092"')
-        strangers = sorted(set(self.partitions) - set(self.topics))
-        if strangers:
-            raise ValueError(f"partitions names {strangers[0]!r}, which is not among topics")
-        return self
-
-
-class FilesSource(Section):
-    """The files of a folder or bucket, in the order of their names."""
-
-    type: Literal["files"]
-    """where records come from"""
-    path: str
-    """the folder, or its URI, such as s3://bucket/folder; folders inside of it belong to it"""
-    name: str | None = None
-    """what _topic says; the folder's own name if absent"""
-    pattern: str = "*"
-    """which files: matched with the whole name below path, so that * reaches into folders"""
-    format: Literal["jsonl", "csv", "parquet"] | None = None
-    """what is in the files; by the end of each name if absent"""
-    starting_from: str = "earliest"
-    """the first start begins here: earliest, or behind the file of this name"""
-    settle: Duration | Literal["off"] = "off"
-    """a file younger than this, and all behind it, wait: for producers that do not rename finished files"""
-    on_late_file: Literal["fail", "ignore"] = "fail"
-    """what to do with a file that appears, or grows, where everything was read already"""
-    fail_on_data_loss: bool = True
-    """stop when a file was removed before it was read"""
-
-    @field_validator("name")
-    @classmethod
-    def _plain(cls, name: str | None) -> str | None:
-        if name is not None and not re.fullmatch(_TOPIC, name):
-            raise ValueError("letters, digits, '_', '.' and '-'")
-        return name
-
-    @property
-    def topic(self) -> str:
-        """The name that stands where Kafka has a topic."""
-        folder = self.path.rstrip("/").rsplit("/", 1)[-1]
-        return self.name or re.sub(r"[^A-Za-z0-9_.-]+", "-", folder).strip("-") or "files"
-
-    @property
-    def is_local(self) -> bool:
-        return "://" not in self.path
-
-
-class GeneratorSource(Section):
-    """Made-up orders, the same ones for the same seed: for demos and tests without Kafka."""
-
-    type: Literal["generator"]
-    """where records come from"""
-    seed: int = 1
-    """the same seed always makes the same records"""
-    partitions: int = Field(default=2, ge=1)
-    """how many partitions to pretend"""
-    records: int = Field(default=100_000, ge=0)
-    """how many records there are in all"""
-    records_per_second: int | None = Field(default=None, ge=1)
-    """let them appear over time; all at once if absent"""
 
 
 EpochUnit = Literal["s", "ms", "us", "ns"]
@@ -202,12 +87,14 @@ class TransformSection(Section):
 class TableSection(Section):
     """Where rows land. A key of the files' looks that is left out is the table's own property, if it has one."""
 
-    format: Literal["iceberg"] = "iceberg"
+    format: Literal["iceberg", "delta"] = "iceberg"
     """the table format"""
+    path: str | None = None
+    """the folder of a Delta table; without one, its name is looked up in Spark's own catalog"""
     name: str
-    """namespace and table, such as shop.orders"""
-    mode: Literal["append", "upsert"] = "append"
-    """append: every record is a row; upsert: every record changes the row with its key"""
+    """namespace and table, such as shop.orders; with a path, what frazil calls it: the folder's name if absent"""
+    mode: Literal["append", "upsert", "overwrite"] = "append"
+    """append: rows come; upsert (merge): they change the row with their key; overwrite (delta): whole partitions"""
     keys: list[str] = []
     """upsert: columns that name a row, in the order of its own key; looked for if absent; ["*"]: all of them"""
     partition: FieldList = []
@@ -240,13 +127,34 @@ class TableSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _aliases(cls, section: object) -> object:
-        return without_aliases(section, _TABLE_ALIASES) if isinstance(section, dict) else section
+        if not isinstance(section, dict):
+            return section
+        named = without_aliases(section, _TABLE_ALIASES)
+        if named.get("mode") == "merge":
+            named["mode"] = "upsert"
+        if isinstance(named.get("path"), str):
+            named.setdefault("name", last_part(named["path"]))
+        return named
+
+    @model_validator(mode="after")
+    def _placed(self) -> TableSection:
+        if self.format == "iceberg" and self.path is not None:
+            raise ValueError('path is for format = "delta"; an Iceberg table is found by its name')
+        if self.format == "iceberg" and self.mode == "overwrite":
+            raise ValueError('mode = "overwrite" is for format = "delta"; allowed are "append" and "upsert"')
+        if self.path is not None and "://" in self.path and not self.path.startswith("file://"):
+            raise ValueError("path: a folder of this machine, or of a disk that all machines see, is required")
+        if self.format == "delta":
+            told = {"file_format": self.file_format, "location": self.location}
+            for key in [key for key, value in told.items() if value not in (None, "parquet")]:
+                raise ValueError(f'{key} cannot be given with format = "delta": its files are parquet, below path')
+        return self
 
     @field_validator("name")
     @classmethod
-    def _qualified(cls, name: str) -> str:
+    def _qualified(cls, name: str, info: ValidationInfo) -> str:
         parts = name.split(".")
-        if len(parts) < 2 or not all(parts):
+        if info.data.get("path") is None and (len(parts) < 2 or not all(parts)):
             raise ValueError("a namespace and a table, such as shop.orders")
         return name
 
@@ -273,8 +181,10 @@ class ChangesSection(Section):
 
 
 class SchemaSection(Section):
-    """What happens when somebody alters a table."""
+    """How the table's schema may change."""
 
+    evolution: bool = False
+    """a start adds declared columns that the table lacks, and widens types (Iceberg); otherwise it stops at them"""
     mixed_epoch: MixedEpoch = "split"
     """epochs under way when it is altered: split: they land as written; next-epoch: they are written again"""
 
@@ -437,10 +347,14 @@ class PipelineSpec(Section):
         source = self.source
         if isinstance(source, FilesSource) and source.is_local:
             source = source.model_copy(update={"path": str((folder / source.path).resolve())})
+        table = self.table
+        if table.path is not None and "://" not in table.path:
+            table = table.model_copy(update={"path": str((folder / table.path).resolve())})
         journal = folder / (self.journal.dir or f".frazil/{self.pipeline.name}")
         return self.model_copy(
             update={
                 "source": source,
+                "table": table,
                 "catalog": self.catalog.model_copy(update=catalog),
                 "journal": self.journal.model_copy(update={"dir": str(journal.resolve())}),
             }

@@ -8,16 +8,16 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from frazil.pipeline.section import Section
+from frazil.pipeline.sources import KafkaSource
 from frazil.pipeline.spec import (
     CatalogSection,
     ChangesSection,
     DecodeSection,
     EpochSection,
     JournalSection,
-    KafkaSource,
     PipelineSection,
     SchemaSection,
-    Section,
     SparkSection,
     TableSection,
     TransformSection,
@@ -80,6 +80,7 @@ _EXAMPLES = {
     "spark.conf": '"spark.driver.memory" = "4g"',
 }
 _OPTIONAL = {"transform", "changes"}
+_OF_OTHER_FORMATS = {"table.path"}
 _COLUMN = 44
 
 
@@ -97,6 +98,8 @@ def _section(section: str, model: type[Section]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         key = field.alias or name
         path = f"{section}.{key}"
+        if path in _OF_OTHER_FORMATS:
+            continue
         if path in _VALUES:
             yield _line(key, _VALUES[path], field)
         else:

@@ -16,8 +16,9 @@ from frazil.protocol.commit import Held, Sign
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Span
 from frazil.protocol.register import Register
 
-Action = Literal["start", "append", "row-delta", "overwrite", "heartbeat"]
-"""What a commit does: begins a generation · adds rows · adds and deletes rows · replaces them all · nothing."""
+Action = Literal["start", "append", "row-delta", "merge", "overwrite", "heartbeat"]
+"""What a commit does: begins a generation · adds rows · adds and deletes rows · the same by MERGE · replaces them
+all · nothing."""
 
 PREFIX = "frazil."
 
@@ -48,6 +49,24 @@ class Counts:
 
 
 NO_COUNTS = Counts()
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a MERGE did to the table's rows, as the one who made it counts them: landed = inserted + updated."""
+
+    inserted: int
+    updated: int
+    removed: int
+
+    def facts(self) -> dict[str, str]:
+        return {f"{PREFIX}rows.{each.name}": str(getattr(self, each.name)) for each in fields(self)}
+
+    @classmethod
+    def parse(cls, summary: Mapping[str, str]) -> Merged | None:
+        """None of a commit that was no MERGE."""
+        told = [summary.get(f"{PREFIX}rows.{each.name}") for each in fields(cls)]
+        return None if None in told else cls(*(int(text or 0) for text in told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +202,7 @@ class CommitRecord:
     given_up: Span = EMPTY_SPAN
     resolved: str | None = None
     """up to which time of the change feed the table is complete with it"""
+    merged: Merged | None = None
 
     @classmethod
     def parse(cls, snapshot_id: int, timestamp_ms: int, summary: Mapping[str, str]) -> CommitRecord:
@@ -219,4 +239,5 @@ class CommitRecord:
             rewound_from=Frontier.decode(json.loads(rewound)) if rewound else None,
             given_up=span("given-up"),
             resolved=summary.get(PREFIX + "resolved"),
+            merged=Merged.parse(summary),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -83,6 +84,7 @@ def history_json(record: CommitRecord) -> dict[str, Any]:
         "filtered": record.counts.filtered,
         "deleted": record.counts.deleted,
         "collapsed": record.counts.collapsed,
+        "merged": asdict(record.merged) if record.merged else None,
         "dead_letters": record.counts.dead,
         "files": record.data_files,
         "duration_ms": record.duration_ms,
@@ -122,6 +124,8 @@ def _facts(record: CommitRecord) -> Iterator[str]:
         yield f"resolved {_resolved_words(record.resolved)}"
     if record.span:
         yield span_words(record.span)
+    if record.merged:
+        yield ", ".join(f"{count:,} {what}" for what, count in asdict(record.merged).items())
     if record.counts.deleted:
         yield f"{record.counts.deleted:,} deleted"
     if record.counts.collapsed > 0:  # less: updates that counted twice, as a row that went and one that came

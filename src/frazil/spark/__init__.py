@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from frazil.spark.attempts import ran_more_than_once
     from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm, jvm_has_ended
     from frazil.spark.java import java_home
-    from frazil.spark.session import open_session, own_session
+    from frazil.spark.session import open_session, own_session, require_iceberg
 
 __all__ = [
     "ensure_callbacks",
@@ -24,6 +24,7 @@ __all__ = [
     "open_session",
     "own_session",
     "ran_more_than_once",
+    "require_iceberg",
 ]
 
 _MODULE_OF = {
@@ -35,6 +36,7 @@ _MODULE_OF = {
     "open_session": "frazil.spark.session",
     "own_session": "frazil.spark.session",
     "ran_more_than_once": "frazil.spark.attempts",
+    "require_iceberg": "frazil.spark.session",
 }
 
 

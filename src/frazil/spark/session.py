@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
 
 _ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_DELTA_EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
 
 # These hold wherever the session comes from: a worker that got timestamps in another zone would land them
 # wrong.
@@ -30,13 +31,17 @@ _SQL_CONF = {
 }
 
 _CORE_CONF = {
-    "spark.sql.extensions": _ICEBERG_EXTENSIONS,
+    "spark.sql.extensions": f"{_ICEBERG_EXTENSIONS},{_DELTA_EXTENSIONS}",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.python.daemon.module": "frazil.spark.daemon",
     "spark.ui.showConsoleProgress": "false",
     "spark.port.maxRetries": "100",  # several pipelines on one machine each find a port for their UI
     "spark.redaction.regex": f"(?i){SECRET_PATTERN}",  # what its UI and event log must not show
     **_SQL_CONF,
 }
+
+# Delta reads a table's log in so many tasks, however short it is; its default is for clusters.
+_LOCAL_CONF = {"spark.databricks.delta.snapshotPartitions": "2"}
 
 
 def open_session(app_name: str, *, master: str | None = None, conf: Mapping[str, str] = {}) -> SparkSession:
@@ -59,12 +64,14 @@ def _start_jvm(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSess
     os.environ["JAVA_HOME"] = str(java_home())
     # Otherwise workers run whichever python3 comes first on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if master.startswith("local"):
+    local = _LOCAL_CONF if master.startswith("local") else {}
+    if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     needed = [str(jar) for jar in jars("spark")]
     further = [jar for jar in conf.get("spark.jars", "").split(",") if jar and jar not in needed]
     settings = {
         **_CORE_CONF,
+        **local,
         "spark.driver.memory": "2g",
         "spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={LOGGING_FILE.as_uri()}"',
         **conf,
@@ -96,7 +103,7 @@ def _join_submitted_jvm(app_name: str, master: str | None, conf: Mapping[str, st
 
     given = SparkConf()
     settings = {**_not_given(_CORE_CONF, given), **conf}
-    return _checked(_open(app_name, master, settings))
+    return require_iceberg(_open(app_name, master, settings))
 
 
 def _not_given(defaults: Mapping[str, str], given: SparkConf) -> dict[str, str]:
@@ -110,7 +117,7 @@ def _join_context(conf: Mapping[str, str]) -> SparkSession:
     for key, value in conf.items():
         if spark.conf.isModifiable(key):
             spark.conf.set(key, value)
-    return _checked(spark)
+    return require_iceberg(spark)
 
 
 def own_session(spark: SparkSession) -> SparkSession:
@@ -130,7 +137,7 @@ def _open(app_name: str, master: str | None, settings: Mapping[str, str]) -> Spa
     return builder.config(map=dict(settings)).getOrCreate()
 
 
-def _checked(spark: SparkSession) -> SparkSession:
+def require_iceberg(spark: SparkSession) -> SparkSession:
     """Refuse a JVM that somebody else started without Iceberg, before Spark says so late and unreadably."""
     loader = jvm(spark).java.lang.Thread.currentThread().getContextClassLoader()
     if loader.getResource(_ICEBERG_EXTENSIONS.replace(".", "/") + ".class") is None:

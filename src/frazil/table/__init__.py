@@ -1,20 +1,29 @@
 """Tables: where epochs become snapshots.
 
 `Table` is the port the coordinator commits through. Adapters observe and perform one attempt at a time; whether
-to try again, and what an error means, is decided by the protocol.
+to try again, and what an error means, is decided by the protocol. `LakeTable` is what the engine needs of one
+beyond that, `Lakehouse` is where it finds them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from frazil.protocol.commit import Proposal, TableObserved
 from frazil.protocol.register import Register
 from frazil.protocol.summary import CommitRecord
 from frazil.table.files import WriteTarget, WrittenFile
 
-__all__ = ["Table", "WriteTarget", "WrittenFile"]
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+    from frazil.pipeline.spec import TableSection
+    from frazil.protocol.layout import Layout
+    from frazil.table.contents import Contents
+    from frazil.table.wish import TableWish
+
+__all__ = ["LakeTable", "Lakehouse", "Table", "WriteTarget", "WrittenFile"]
 
 
 class Table(Protocol):
@@ -61,4 +70,53 @@ class Table(Protocol):
 
     def history(self, writer: str) -> list[CommitRecord]:
         """The commits of `writer` that the table still remembers, oldest first."""
+        ...
+
+
+class LakeTable(Table, Protocol):
+    """A table that pipelines are declared for."""
+
+    layout_seen: Layout | None
+    """what it was like when it was last observed, which every commit does"""
+
+    def schema(self) -> Schema:
+        """The columns that rows are given for."""
+        ...
+
+    def former_schema(self, schema_id: int) -> Schema | None:
+        """One of the schemas that the table has had; None if it no longer remembers that one."""
+        ...
+
+    def write_target(self, wish: TableSection, *, tells_before: bool = False) -> WriteTarget:
+        """What workers must know to write files for the table as it is now.
+
+        `tells_before` says whether changes come with the row as it was before them.
+        """
+        ...
+
+    def unreferenced_metadata(self) -> list[str]:
+        """Metadata files that the table does not know: of commits that failed, or are under way."""
+        ...
+
+
+class Lakehouse(Protocol):
+    """Where the tables of a pipeline are found, and created if they are truly missing."""
+
+    address: str
+    """for people: which catalog or folder was asked"""
+
+    def find(self, name: str) -> LakeTable | None:
+        """The table, or None if there certainly is none; any other answer is an error."""
+        ...
+
+    def open(self, wish: TableWish) -> LakeTable:
+        """The table as wished: created if missing, otherwise checked."""
+        ...
+
+    def fits(self, wish: TableWish) -> bool:
+        """Whether the table is there; one that is there and cannot take the pipeline's rows is an error."""
+        ...
+
+    def contents(self, name: str) -> Contents | None:
+        """One load of a table, for those who only look; None if there is no such table."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
@@ -22,10 +23,27 @@ POSITION_BYTES = 8
 
 UNSORTED = '{"order-id": 0, "fields": []}'
 
-Content = Literal["data", "equality-deletes", "position-deletes"]
+STAGED_FOLDER = "_frazil"
+"""Below the table's own: where changes wait for their MERGE. Readers and clean-ups pass over such names."""
+
+Content = Literal["data", "equality-deletes", "position-deletes", "changes"]
+"""Rows of the table · keys whose older rows go · places of rows that go · the last change of each key"""
+TableFormat = Literal["iceberg", "delta"]
+
+_NAME_PART_LENGTH_MAX = 80
 
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS = ("lower_bounds", "upper_bounds")
+
+
+def writer_in_names(writer: str) -> str:
+    """The writer as file names spell it."""
+    return safe_in_names(writer) or "writer"
+
+
+def safe_in_names(text: str) -> str:
+    """Only characters every storage takes; no leading dot or underscore, which would hide the file."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip("._-")[:_NAME_PART_LENGTH_MAX]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +57,17 @@ class DeleteSettings:
     compression: str
     compression_level: int | None
     properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAs:
+    """How files have a field, where they have it otherwise than the schema."""
+
+    name: str
+    field_id: int | None = None
+    """the number that files give it"""
+    bits: int | None = None
+    """of an integer with fewer than 32"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +104,13 @@ class WriteTarget:
     """how changes of keyed rows are written; None for a table that rows are appended to"""
     deletes: DeleteSettings | None = None
     """how delete files look; None for as data files do"""
+    table_format: TableFormat = "iceberg"
+    in_folders: tuple[str, ...] = ()
+    """columns whose values stand in the folder's name, and not in the file"""
+    overwrites: bool = False
+    """whether a file's rows take the place of all that were in its partition"""
+    stored: Mapping[int, StoredAs] = field(default_factory=dict)
+    """by field id, those fields that files have otherwise"""
 
     @property
     def layout(self) -> Layout:
@@ -85,7 +121,7 @@ class WriteTarget:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """One closed file. Bounds are hex strings, partition values are Iceberg's JSON single values."""
+    """One closed file. Bounds are hex strings, partition values Iceberg's JSON single values, or texts of Delta."""
 
     table: str
     path: str
@@ -106,16 +142,26 @@ class WrittenFile:
     format: str = "parquet"
     checksum: str | None = None
     equality_ids: tuple[int, ...] = ()
-    """of equality deletes: the ids of the columns that rows are found by"""
+    """of equality deletes and of changes: the ids of the columns that rows are found by"""
     referenced_data_file: str | None = None
     """of position deletes: the one file whose rows they delete"""
     content_offset: int | None = None
     """of a deletion vector: where in its file it begins"""
     content_size: int | None = None
+    overwrites: bool = False
+    """whether its rows take the place of all that earlier commits have in its partition"""
 
     @property
     def is_data(self) -> bool:
         return self.content == "data"
+
+    @property
+    def is_delete(self) -> bool:
+        return self.content in {"equality-deletes", "position-deletes"}
+
+    @property
+    def is_staged(self) -> bool:
+        return self.content == "changes"
 
     @property
     def layout(self) -> Layout:
@@ -181,7 +227,7 @@ def shape_of(files: Sequence[WrittenFile], mixed: MixedEpoch, *, replaces: bool 
     """What the files of a commit were written for; one that replaces all rows leaves its deletes out."""
     deletes = [file for file in files if file.content == "equality-deletes" and not replaces]
     return Shape(
-        frozenset(file.layout for file in files if file.is_data),
+        frozenset(file.layout for file in files if not file.is_delete),
         frozenset(Deletes(file.layout, frozenset(file.equality_ids), not file.partition) for file in deletes),
         mixed,
     )

@@ -1,6 +1,6 @@
 """Arrow → files, on the workers: partitioning, rolling, metrics."""
 
 from frazil.write.changes import ChangeWriter
-from frazil.write.writer import FileName, TableWriter, new_token, writer_in_names
+from frazil.write.writer import FileName, TableWriter, new_token
 
-__all__ = ["ChangeWriter", "FileName", "TableWriter", "new_token", "writer_in_names"]
+__all__ = ["ChangeWriter", "FileName", "TableWriter", "new_token"]

@@ -1,5 +1,7 @@
 """Write the changes of one task: rows to data files, keys of rows that went before to files of equality deletes.
 
+A table that finds its rows itself, by MERGE, is given the last change of each key as it is.
+
 An equality delete removes rows of older snapshots only, never of its own. So of each key there is at most one
 delete and at most one row in an epoch, whatever happened to it in between:
 
@@ -32,6 +34,7 @@ from frazil.write.collapse import Collapse, KeyedChanges
 from frazil.write.conform import Conformer
 from frazil.write.deletes import delete_target, guides
 from frazil.write.hashes import hashed
+from frazil.write.staged import staged_target
 from frazil.write.task import TaskWriter
 from frazil.write.writer import MAX_WAITING_BYTES, FileName, TableWriter
 
@@ -67,15 +70,25 @@ class ChangeWriter(TaskWriter):
         self._max_waiting_bytes = max_waiting_bytes
         self._conformer: Conformer | None = None
         self._collapse: Collapse | None = None
-        self._rows = TableWriter(target, name, max_waiting_bytes=max_waiting_bytes)
-        keys = delete_target(target, self._how)
-        self._deletes = TableWriter(
-            keys,
-            replace(name, kind="deletes"),
-            max_waiting_bytes=max_waiting_bytes // 4,
-            equality_ids=tuple(each.field_id for each in self._columns if each.name in self._how.keys),
-            guides=self._guides,
-        )
+        key_ids = tuple(each.field_id for each in self._columns if each.name in self._how.keys)
+        self._deletes: TableWriter | None = None
+        if self._how.scope == "merge":
+            self._rows = TableWriter(
+                staged_target(target),
+                replace(name, kind="changes"),
+                max_waiting_bytes=max_waiting_bytes,
+                equality_ids=key_ids,
+                content="changes",
+            )
+        else:
+            self._rows = TableWriter(target, name, max_waiting_bytes=max_waiting_bytes)
+            self._deletes = TableWriter(
+                delete_target(target, self._how),
+                replace(name, kind="deletes"),
+                max_waiting_bytes=max_waiting_bytes // 4,
+                equality_ids=key_ids,
+                guides=self._guides,
+            )
         self._truncated_at: int | None = None
         self._hashes: list[npt.NDArray[np.uint64]] = []
         self.changes = 0
@@ -101,8 +114,8 @@ class ChangeWriter(TaskWriter):
     def _discard(self) -> None:
         if self._collapse is not None:
             self._collapse.close()
-        self._rows.abort()
-        self._deletes.abort()
+        for writer in self._writers:
+            writer.abort()
 
     def _take(self, batch: pa.RecordBatch) -> list[WrittenFile]:
         changes = self._conformed(batch)
@@ -116,7 +129,11 @@ class ChangeWriter(TaskWriter):
         if self._collapse is not None:
             for some in self._collapse.keys(after=self._truncated_at):
                 closed += self._write_keys(some)
-        return closed + self._rows.close() + self._deletes.close()
+        return closed + [file for writer in self._writers for file in writer.close()]
+
+    @property
+    def _writers(self) -> list[TableWriter]:
+        return [self._rows, *([self._deletes] if self._deletes is not None else [])]
 
     def _write_keys(self, some: KeyedChanges) -> list[WrittenFile]:
         keys = some.changes.select(self._how.keys).take(pa.array(some.last))
@@ -125,15 +142,17 @@ class ChangeWriter(TaskWriter):
         landing = some.last[~np.asarray(is_delete)]
         self.landed += len(landing)
         self.deleted += len(some.last) - len(landing)
+        columns = [each.name for each in self._columns]
+        if self._deletes is None:
+            return self._rows.write(some.changes.select([*columns, OP]).take(pa.array(some.last)))
         closed: list[WrittenFile] = []
         if len(landing):
-            columns = [each.name for each in self._columns]
             closed += self._rows.write(some.changes.select(columns).take(pa.array(landing)))
         if not self.truncated:
-            closed += self._write_deletes(keys, some)
+            closed += self._write_deletes(self._deletes, keys, some)
         return closed
 
-    def _write_deletes(self, keys: pa.RecordBatch, some: KeyedChanges) -> list[WrittenFile]:
+    def _write_deletes(self, writer: TableWriter, keys: pa.RecordBatch, some: KeyedChanges) -> list[WrittenFile]:
         """Writes the keys that older snapshots may have rows of, and where."""
         first = some.changes.select(self._told_by_first).take(pa.array(some.first))
         was_inserted = pc.equal(first.column(OP), INSERT)
@@ -147,7 +166,7 @@ class ChangeWriter(TaskWriter):
         for each in self._guides:
             keys = keys.append_column(each.name, first.column(_old(each.name)))
         keys = keys.filter(may_exist)
-        return self._deletes.write(keys) if len(keys) else []
+        return writer.write(keys) if len(keys) else []
 
     def _old_row_unknown(self, keys: pa.RecordBatch) -> OldRowUnknown:
         key = ", ".join(f"{name} = {value!r}" for name, value in keys.to_pylist()[0].items())

@@ -6,13 +6,14 @@ partition that the row was in, as `ChangeTarget.scope` says how to know it:
     partition   all that rows are partitioned by is part of the key: old and new row are in the same one
     before      the change tells the old values of what rows are partitioned by and is no part of the key
     global      nothing need be known
+    merge       there are no such files: the table finds its rows itself
 """
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
@@ -56,4 +57,6 @@ def guides(target: WriteTarget, changes: ChangeTarget) -> list[NestedField]:
 
 
 def _spec_json(target: WriteTarget, changes: ChangeTarget) -> str:
+    if changes.scope == "merge":
+        return UNPARTITIONED_PARTITION_SPEC.model_dump_json()
     return changes.delete_spec_json if changes.scope == "global" else target.spec_json

@@ -49,7 +49,9 @@ class FileLayout:
     spec_id: int
     sort_order_id: int
     equality_ids: tuple[int, ...] = ()
-    """of files of equality deletes; data files have none"""
+    """the columns that rows are found by; data files have none"""
+    holds: Content | None = None
+    """what the files are of; without a word, deletes if there are equality ids, and else rows"""
     compressed_share: float = 1.0
     """Bytes in the file per byte of Arrow data, as the latest row group showed; 1 before the first."""
     footer_bytes: float = field(init=False)
@@ -60,7 +62,7 @@ class FileLayout:
 
     @property
     def content(self) -> Content:
-        return "equality-deletes" if self.equality_ids else "data"
+        return self.holds or ("equality-deletes" if self.equality_ids else "data")
 
 
 @dataclass(slots=True)
@@ -238,6 +240,7 @@ class DataFile:
             content=self._layout.content,
             equality_ids=self._layout.equality_ids,
             format=self._layout.format.name,
+            overwrites=target.overwrites,
             checksum=None if self._sink.checksum is None else f"crc32:{self._sink.checksum:08x}",
             **metrics,
         )

@@ -63,8 +63,12 @@ def year_month_day(day_count: int) -> tuple[int, int, int]:
 def iso_date(day_count: int) -> str:
     """As ISO 8601 and Java spell it: beyond four digits a year needs its sign."""
     year, month, day = year_month_day(day_count)
+    return f"{iso_year(year)}-{month:02d}-{day:02d}"
+
+
+def iso_year(year: int) -> str:
     sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return f"{sign}{abs(year):04d}-{month:02d}-{day:02d}"
+    return f"{sign}{abs(year):04d}"
 
 
 def iso_time(count: int, unit: int) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,8 +84,13 @@ class MetricsPlan:
         file_schema: Schema,
         properties: Mapping[str, str],
         sort_order_json: str = UNSORTED,
+        *,
+        counts_collections: bool = False,
     ) -> None:
         modes = metrics_modes(schema, properties, sort_order_json)
+        collections = _collections(schema.as_struct(), ()) if counts_collections else ()
+        counted = [_Column(field_id, kind, modes[field_id], path) for field_id, kind, path in collections]
+        self._collections = [each for each in counted if each.mode.type != MetricModeTypes.NONE]
         leaves = [_Column(*leaf[:2], modes[leaf[0]], leaf[2]) for leaf in _leaves(schema.as_struct(), 0, ())]
         uuids = {each.field_id for each in leaves if isinstance(each.kind, UUIDType)}
         self._columns = {each.field_id: each for each in leaves if each.mode.type != MetricModeTypes.NONE}
@@ -94,7 +99,7 @@ class MetricsPlan:
 
     def tally(self) -> Tally:
         """For the rows of one file."""
-        return Tally([each for each in self._columns.values() if each.path is not None])
+        return Tally([each for each in self._columns.values() if each.path is not None], self._collections)
 
     def measure(self, footer: pq.FileMetaData, tally: Tally) -> dict[str, Any]:
         """The metric fields of a `WrittenFile`, from its footer and what the tally of its rows has seen."""
@@ -156,13 +161,13 @@ class MetricsPlan:
 class Tally:
     """What the footer does not tell; takes the rows of each row group, in their order."""
 
-    def __init__(self, columns: list[_Column]) -> None:
+    def __init__(self, columns: list[_Column], collections: Sequence[_Column] = ()) -> None:
         self._floats = [each for each in columns if each.is_float]
         self._maybe_long = [each for each in columns if each.has_bounds and isinstance(each.kind, _BYTES)]
-        self._uuids = [each for each in columns if isinstance(each.kind, UUIDType)]
+        self._without_statistics = [*(each for each in columns if isinstance(each.kind, UUIDType)), *collections]
         self._row_groups = 0
         self.nan_counts: dict[int, int] = {each.field_id: 0 for each in self._floats}
-        self.null_counts: dict[int, int] = {each.field_id: 0 for each in self._uuids}
+        self.null_counts: dict[int, int] = {each.field_id: 0 for each in self._without_statistics}
         """Of the columns without statistics in the footer."""
         self.bounds: dict[tuple[int, int], Bounds] = {}
         """By row group and field id; for those columns of a row group whose bounds the footer does not give."""
@@ -175,7 +180,7 @@ class Tally:
             if _longest(values) > _FOOTER_BOUND_LENGTH_MAX:
                 low, high = pc.min_max(values.cast(pa.large_binary())).as_py().values()
                 self.bounds[self._row_groups, column.field_id] = (low, high)
-        for column in self._uuids:
+        for column in self._without_statistics:
             self.null_counts[column.field_id] += _values(rows, column).null_count
         self._row_groups += 1
 
@@ -204,6 +209,18 @@ def _leaves(
             yield from _leaves(kind.value_type, kind.value_id, None)
         case _:
             yield field_id, kind, path
+
+
+def _collections(
+    struct: StructType, above: tuple[int, ...]
+) -> Iterator[tuple[int, ListType | MapType, tuple[int, ...]]]:
+    """Lists and maps outside of others: Delta counts how many of them are null, Iceberg does not."""
+    for position, field in enumerate(struct.fields):
+        path = (*above, position)
+        if isinstance(field.field_type, StructType):
+            yield from _collections(field.field_type, path)
+        elif isinstance(field.field_type, ListType | MapType):
+            yield field.field_id, field.field_type, path
 
 
 def _values(rows: pa.Table, column: _Column) -> pa.ChunkedArray:

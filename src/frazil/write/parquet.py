@@ -16,6 +16,7 @@ from frazil.table.files import MIB, WriteTarget
 from frazil.write.bloom import BLOOM_BYTES_MAX, bloom_columns, distinct_values, distinct_values_max
 from frazil.write.encode import Sink
 from frazil.write.metrics import MetricsPlan
+from frazil.write.stored import files_in_arrow, rows_in_arrow, spelled, stored_schema
 
 # How far to look for values that repeat, and how often at least a value must come again.
 SAMPLE_ROWS = 5_000
@@ -36,22 +37,35 @@ class Parquet:
 
     def __init__(self, target: WriteTarget, schema: Schema) -> None:
         check_codec("parquet", target.compression, target.compression_level)
-        file_schema = _plainly_named(schema)
         self._target = target
         self._schema = schema
         self.footer_bytes_once = len(target.schema_json)
-        self.arrow_schema: pa.Schema = schema_to_pyarrow(file_schema)
-        self.metrics = MetricsPlan(schema, file_schema, target.properties, target.sort_order_json)
+        # Readers of Iceberg find columns by id, those of Delta by name.
+        if target.table_format == "iceberg":
+            file_schema = _plainly_named(schema)
+            self.arrow_schema: pa.Schema = schema_to_pyarrow(file_schema)
+            self._file_arrow_schema = self.arrow_schema
+        else:
+            file_schema = stored_schema(schema, target.stored)
+            self.arrow_schema = rows_in_arrow(schema, target.stored)
+            self._file_arrow_schema = files_in_arrow(schema, target.stored)
+        self.metrics = MetricsPlan(
+            schema,
+            file_schema,
+            target.properties,
+            target.sort_order_json,
+            counts_collections=target.table_format == "delta",
+        )
         field_ids = parquet_path_to_id_mapping(file_schema)
         self._leaves = list(field_ids)
         blooms = bloom_columns(schema, target.bloom_filters)
         self._blooms = {path: (id_, blooms[id_]) for path, id_ in field_ids.items() if id_ in blooms}
 
     def encoder(self, sink: Sink, rows: pa.Table) -> ParquetEncoder:
-        target = self._target
+        target, rows = self._target, spelled(rows, self._file_arrow_schema)
         writer = pq.ParquetWriter(
             sink,
-            self.arrow_schema,
+            self._file_arrow_schema,
             compression=codec_name(target.compression),
             compression_level=target.compression_level,
             use_dictionary=self._leaves_that_repeat(rows) if target.dictionary else False,
@@ -65,8 +79,9 @@ class Parquet:
             store_decimal_as_integer=True,
             store_schema=False,
         )
-        writer.add_key_value_metadata({"iceberg.schema": self._target.schema_json})
-        return ParquetEncoder(writer, self.metrics)
+        if target.table_format == "iceberg":
+            writer.add_key_value_metadata({"iceberg.schema": target.schema_json})
+        return ParquetEncoder(writer, self._file_arrow_schema, self.metrics)
 
     def _number(self, key: str, default: int) -> int:
         return int(self._target.properties.get(key, default))
@@ -96,13 +111,14 @@ class Parquet:
 class ParquetEncoder:
     """One Parquet file; every table becomes a row group."""
 
-    def __init__(self, writer: pq.ParquetWriter, metrics: MetricsPlan) -> None:
+    def __init__(self, writer: pq.ParquetWriter, schema: pa.Schema, metrics: MetricsPlan) -> None:
         self._writer = writer
+        self._schema = schema
         self._metrics = metrics
         self._tally = metrics.tally()
 
     def write(self, rows: pa.Table) -> None:
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._writer.write_table(spelled(rows, self._schema), row_group_size=rows.num_rows)
         self._tally.add(rows)
 
     def close(self) -> dict[str, Any]:

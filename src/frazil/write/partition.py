@@ -29,7 +29,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import BinaryType, DateType, DoubleType, FloatType, IcebergType, StructType, UUIDType
 
-from frazil.write import instants
+from frazil.write import delta_spelling, instants
 from frazil.write.nested import at_path
 from frazil.write.spelling import folder, json_value
 
@@ -39,7 +39,7 @@ _KNOWN_PARTITIONS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One combination of partition values, as JSON single values, and the folder it is written to."""
+    """One combination of partition values, as the table's metadata has them, and the folder it is written to."""
 
     values: tuple[Any, ...] = ()
     path: str = ""
@@ -51,7 +51,8 @@ UNPARTITIONED = Partition()
 class Partitioner:
     """Applies a partition spec to batches that already have the table's columns."""
 
-    def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
+    def __init__(self, schema: Schema, spec: PartitionSpec, table_format: str = "iceberg") -> None:
+        self._table_format = table_format
         self._schema = schema
         self._spec = spec
         self._types = [each.field_type for each in spec.partition_type(schema).fields]
@@ -87,6 +88,10 @@ class Partitioner:
 
     def _described(self, key: tuple[Any, ...]) -> Partition:
         values = [_internal(value, kind) for value, kind in zip(key, self._types, strict=True)]
+        if self._table_format == "delta":
+            named = zip(self._spec.fields, self._types, values, strict=True)
+            texts = tuple(delta_spelling.log_text(*each) for each in named)
+            return Partition(texts, delta_spelling.folder(self._spec.fields, self._types, values))
         return Partition(
             tuple(json_value(value, kind) for value, kind in zip(values, self._types, strict=True)),
             folder(self._spec.fields, self._types, values),

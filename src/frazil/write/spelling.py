@@ -1,7 +1,8 @@
-"""How a partition value is spelled: in the JSON that is committed, and in the name of its folder.
+"""How a partition value is spelled: in what is committed, and in the name of its folder.
 
-Both are as Iceberg's Java library has them. Folder names are for people to read, a partition's truth stands in the
-manifest; floats are spelled Python's way in them, because Java's way depends on its version.
+Both are as Iceberg's Java library has them (`delta_spelling` is for Delta). Folder names are for people to read, a
+partition's truth stands in the manifest; floats are spelled Python's way in them, because Java's way depends on its
+version.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def json_value(value: Any, kind: IcebergType) -> Any:
 
 
 def folder(fields: tuple[PartitionField, ...], kinds: list[IcebergType], values: list[Any]) -> str:
-    """The path below the table's data folder, one `name=value` for each field."""
+    """The path below an Iceberg table's data folder, one `name=value` for each field."""
     texts = [_readable(*each) for each in zip(fields, kinds, values, strict=True)]
     return "/".join(f"{_escaped(field.name)}={_escaped(text)}" for field, text in zip(fields, texts, strict=True))
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import BUFFER_SIZE, schema_to_pyarrow
+from pyiceberg.io.pyarrow import BUFFER_SIZE
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 from pyiceberg.types import NestedField
 
-from frazil.table.files import MIB, WriteTarget, WrittenFile
+from frazil.table.files import MIB, Content, WriteTarget, WrittenFile, safe_in_names, writer_in_names
 from frazil.write.conform import Conformer
 from frazil.write.file import DataFile, FileLayout
 from frazil.write.formats import file_format
@@ -24,14 +23,13 @@ from frazil.write.locations import Locations
 from frazil.write.order import order_to_write, partition_keys, sort_keys
 from frazil.write.partition import Partition, Partitioner, picked
 from frazil.write.sort import Ordering, Sorter
+from frazil.write.stored import rows_in_arrow
 from frazil.write.task import TaskWriter
 
 MAX_WAITING_BYTES = 64 * MIB
 
 # Parquet hands over whole pages, so a stream needs no large buffer of its own; all open files would have one.
 _STREAM_BUFFER = {BUFFER_SIZE: str(64 * 1024)}
-
-_NAME_PART_LENGTH_MAX = 80
 
 
 def new_token() -> str:
@@ -57,21 +55,18 @@ class FileName:
 
     def numbered(self, sequence: int, extension: str = "parquet") -> str:
         """The name of the task's n-th file."""
-        task = [f"e{self.epoch}", f"t{self.task}", _safe(self.label), self.kind]
+        task = [f"e{self.epoch}", f"t{self.task}", safe_in_names(self.label), self.kind]
         origin = [writer_in_names(self.writer), *task]
         return (
             "-".join([*filter(None, [*origin, self.epoch_token]), self.token, f"{sequence:05d}"]) + f".{extension}"
         )
 
 
-def writer_in_names(writer: str) -> str:
-    """The writer as file names spell it."""
-    return _safe(writer) or "writer"
-
-
-def _safe(text: str) -> str:
-    """Only characters every storage takes; no leading dot or underscore, which would hide the file."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", text).lstrip("._-")[:_NAME_PART_LENGTH_MAX]
+def _in_files(schema: Schema, in_folders: Sequence[str]) -> Schema:
+    """The columns that files have."""
+    if not in_folders:
+        return schema
+    return Schema(*(field for field in schema.fields if field.name not in in_folders))
 
 
 class TableWriter(TaskWriter):
@@ -81,8 +76,8 @@ class TableWriter(TaskWriter):
     their row group to fill. Rows of further partitions, and all rows of a table with a sort order, wait in a
     sorter, on disk if need be, and are written by `close()`, partition after partition.
 
-    With `equality_ids` the files hold deletes. `guides` are columns that rows are partitioned by and that files do
-    not have.
+    With `equality_ids` the files hold deletes, or what `content` says. `guides` are columns that rows are
+    partitioned by and that files do not have.
     """
 
     def __init__(
@@ -93,10 +88,13 @@ class TableWriter(TaskWriter):
         max_open_files: int | None = None,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
         equality_ids: tuple[int, ...] = (),
+        content: Content | None = None,
         guides: Sequence[NestedField] = (),
     ) -> None:
         super().__init__(target.table)
-        file_schema = Schema.model_validate_json(target.schema_json)
+        declared = Schema.model_validate_json(target.schema_json)
+        file_schema = _in_files(declared, target.in_folders)
+        guides = [*guides, *(field for field in declared.fields if field.name in target.in_folders)]
         schema = Schema(*file_schema.fields, *guides)
         spec = PartitionSpec.model_validate_json(target.spec_json)
         order = order_to_write(SortOrder.model_validate_json(target.sort_order_json))
@@ -108,15 +106,15 @@ class TableWriter(TaskWriter):
             target.location, target.properties, target.table_location, of_deletes=bool(equality_ids)
         )
         self._layout = FileLayout(
-            target, file_format(target, file_schema), spec.spec_id, order.order_id, equality_ids
+            target, file_format(target, file_schema), spec.spec_id, order.order_id, equality_ids, content
         )
         self._max_open_files = max_open_files or self._layout.format.max_open_files
         columns = [each.name for each in schema.fields]
         held = self._layout.format.arrow_schema
-        rows = pa.schema([*held, *schema_to_pyarrow(Schema(*guides))]) if guides else held
+        rows = pa.schema([*held, *rows_in_arrow(Schema(*guides), target.stored)]) if guides else held
         self._columns_to_write = list(range(len(held))) if guides else None
         self._conformer = Conformer(target.table, columns, rows)
-        self._partitioner = Partitioner(schema, spec)
+        self._partitioner = Partitioner(schema, spec, target.table_format)
         self._sorts_all = not order.is_unsorted
         self._sorter = Sorter(
             rows,

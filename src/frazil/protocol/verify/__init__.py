@@ -28,9 +28,10 @@ from frazil.protocol.verify.rows import (
     check_others,
     check_rows,
 )
-from frazil.protocol.verify.seen import SnapshotSeen, TableSeen
+from frazil.protocol.verify.seen import COPIED, SnapshotSeen, TableSeen
 
 __all__ = [
+    "COPIED",
     "Check",
     "FilesSeen",
     "Finding",

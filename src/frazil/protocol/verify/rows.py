@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from frazil.protocol.positions import Partition
 from frazil.protocol.summary import NO_COUNTS, Counts
 from frazil.protocol.verify.finding import Check, Finding, broken, many, noted
-from frazil.protocol.verify.seen import Commit, SnapshotSeen, TableSeen
+from frazil.protocol.verify.seen import COPIED, Commit, SnapshotSeen, TableSeen
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ def check_files(seen: TableSeen, files: FilesSeen) -> Check:
     says = many(files.data_files, "data file")
     if files.delete_files:
         says += f", {many(files.delete_files, 'delete file')}"
-    says += f" and {many(files.manifests, 'manifest')} exist with their sizes, none is live twice"
+    if files.manifests or not files.is_complete:
+        says += f" and {many(files.manifests, 'manifest')}"
+    says += " exist with their sizes, none is live twice"
     numbers = {
         "manifests": files.manifests,
         "data_files": files.data_files,
@@ -167,13 +169,13 @@ def _claims(commit: Commit) -> Iterator[Finding]:
     counts = record.counts
     if snapshot.added != counts.landed:
         yield commit.broken(f"it says {counts.landed:,} rows landed, its files have {snapshot.added:,}")
-    if snapshot.number("added-data-files") != record.data_files:
+    if snapshot.number("added-data-files") != record.data_files and not snapshot.is_merge:
         files = snapshot.number("added-data-files")
         yield commit.broken(f"it says {record.data_files:,} files, the snapshot added {files:,}")
     if snapshot.number("added-delete-files") != record.delete_files:
         files = snapshot.number("added-delete-files")
         yield commit.broken(f"it says {record.delete_files:,} delete files, the snapshot added {files:,}")
-    if snapshot.removed and record.action != "overwrite":
+    if snapshot.removed and record.action != "overwrite" and not snapshot.is_merge:
         yield commit.broken(f"an epoch removed {snapshot.removed:,} rows")
     if not counts.add_up:
         yield commit.broken(f"{counts.delivered:,} delivered are not {_parts(counts)}")
@@ -221,7 +223,8 @@ def _live(seen: TableSeen, files: FilesSeen) -> Iterator[Finding]:
     kept = _kept_since(seen)
     for commit in seen.epochs:
         live, landed = files.rows_by_snapshot.get(commit.record.snapshot_id, 0), commit.record.counts.landed
-        if live > landed or (live < landed and commit.snapshot.sequence_number > kept):
+        too_many = live > landed + commit.snapshot.number(COPIED)
+        if too_many or (live < landed and commit.snapshot.sequence_number > kept):
             yield commit.broken(
                 f"{landed:,} rows landed in it, {live:,} of them are live, and nobody says that they were removed"
             )

@@ -12,6 +12,9 @@ from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord
 from frazil.protocol.verify.finding import Finding, Level
 
+COPIED = "copied-records"
+"""In the summary of a MERGE: rows that it left as they were, in files that it wrote again."""
+
 
 @dataclass(frozen=True)
 class SnapshotSeen:
@@ -41,6 +44,11 @@ class SnapshotSeen:
         """Rows in all data files after it, where the writer keeps count."""
         text = self.summary.get("total-records")
         return None if text is None else int(text)
+
+    @property
+    def is_merge(self) -> bool:
+        """Whether rows were changed in place, so that it removes rows, and adds files that hold others as well."""
+        return COPIED in self.summary
 
     @property
     def hides_rows(self) -> bool:

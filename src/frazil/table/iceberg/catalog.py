@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -20,8 +19,9 @@ from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.schema import format_version_needed
 from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import CatalogSection
-from frazil.pipeline.terms import quoted
 from frazil.spark import java_exception_classes, jvm
+from frazil.table.evolve import Evolution, plan_evolution
+from frazil.table.iceberg.contents import IcebergContents
 from frazil.table.iceberg.keys import grow_partition_fields, needs_plain_spec, require_deletes, require_same_keys
 from frazil.table.iceberg.schema import (
     require_compatible,
@@ -30,6 +30,7 @@ from frazil.table.iceberg.schema import (
     require_unreserved,
 )
 from frazil.table.iceberg.table import IcebergTable
+from frazil.table.wish import TableWish
 
 _MISSING = {
     "org.apache.iceberg.exceptions.NoSuchTableException",
@@ -43,20 +44,6 @@ NEW_TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-
-
-@dataclass(frozen=True)
-class TableWish:
-    """The table a pipeline wants: created like this if it is missing, checked against this if it is there."""
-
-    name: str
-    schema: Schema
-    partition: Sequence[str] = ()
-    sort: Sequence[str] = ()
-    location: str | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    keys: Sequence[str] = ()
-    """the columns that name a row, or * for all; none for a table that rows are only appended to"""
 
 
 def catalog_properties(section: CatalogSection) -> dict[str, str]:
@@ -83,11 +70,6 @@ def spark_catalog_conf(section: CatalogSection) -> dict[str, str]:
     return conf | {f"{prefix}.{key}": value for key, value in catalog_properties(section).items()}
 
 
-def sql_name(catalog: str, table: str) -> str:
-    """What Spark SQL calls a table of the catalog."""
-    return ".".join(map(quoted, [catalog, *table.split(".")]))
-
-
 class IcebergCatalog:
     """Loads tables, and creates the ones that are truly missing."""
 
@@ -95,7 +77,8 @@ class IcebergCatalog:
         self._spark = spark
         self._jvm = jvm(spark)
         self._section = section
-        self.address = catalog_properties(section).get("uri", section.type)
+        self._uri = catalog_properties(section).get("uri", section.type)
+        self.address = f"{section.type} at {self._uri}"
         if section.type == "sqlite":
             _make_folder(section)
         self._settings = spark.sparkContext._jsc.hadoopConfiguration()
@@ -121,8 +104,12 @@ class IcebergCatalog:
         if not self.fits(wish):
             self._create(wish)
             if not self.fits(wish):
-                raise CatalogUnavailable(f"{wish.name} was created but cannot be found at {self.address}")
-        return self._table(wish.name)
+                raise CatalogUnavailable(f"{wish.name} was created but cannot be found ({self.address})")
+        table = self._table(wish.name)
+        if evolution := _evolution(wish, table.schema()):
+            with self._answering(f"asked to evolve {wish.name}"):
+                table.evolve(evolution)
+        return table
 
     def fits(self, wish: TableWish) -> bool:
         """Whether the table is there; one that is there and cannot take the pipeline's rows is an error."""
@@ -134,7 +121,8 @@ class IcebergCatalog:
             require_hive_lock(self._section, wish.name, properties, self._settings.get(HIVE_LOCK_SETTING))
         if table is None:
             return False
-        require_compatible(wish.name, wish.schema, table.schema())
+        columns = table.schema()
+        require_compatible(wish.name, wish.schema, _evolution(wish, columns).of(columns))
         if wish.partition:
             require_same_partition(wish.name, spec, wish.schema, table.partition_spec(), table.schema())
         if wish.sort:
@@ -144,6 +132,10 @@ class IcebergCatalog:
             require_possible(wish.keys, table.schema())
             require_same_keys(wish.name, wish.keys, table.schema())
         return True
+
+    def contents(self, name: str) -> IcebergContents | None:
+        table = self.find(name)
+        return None if table is None else IcebergContents(self._spark, self._section.name, table)
 
     def _create(self, wish: TableWish) -> None:
         spec, order = parse_partition(wish.partition, wish.schema), parse_sort(wish.sort, wish.schema)
@@ -189,9 +181,13 @@ class IcebergCatalog:
 
     def _unavailable(self, what: str, error: Py4JError) -> CatalogUnavailable:
         return CatalogUnavailable(
-            f"{what} ({self._section.type} catalog at {self.address}): {_first_line(error)}",
+            f"{what} ({self._section.type} catalog at {self._uri}): {_first_line(error)}",
             "check that the address is right, that the catalog is up, and that nobody holds a lock on it",
         )
+
+
+def _evolution(wish: TableWish, actual: Schema) -> Evolution:
+    return plan_evolution(wish.schema, actual, can_widen=True) if wish.evolves else Evolution()
 
 
 def _properties(wish: TableWish) -> dict[str, str]:

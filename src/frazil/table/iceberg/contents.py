@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -15,10 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from frazil.errors import StorageUnavailable, TableDamaged
+from frazil.pipeline.terms import quoted
 from frazil.protocol.register import Register
 from frazil.protocol.verify import SnapshotSeen, TableSeen
 from frazil.spark import java_exception_classes, jvm
-from frazil.table.iceberg.catalog import sql_name
+from frazil.table.contents import DATA_FILE, ReferencedFile
 from frazil.table.iceberg.table import REGISTER_PROPERTY, IcebergTable
 
 _NOT_FOUND = "org.apache.iceberg.exceptions.NotFoundException"
@@ -29,38 +29,17 @@ _ENTRIES = """
     FROM {table}.entries VERSION AS OF {snapshot} WHERE status < 2
     GROUP BY data_file.content, data_file.file_path
 """
-_KINDS = {0: "data file", 1: "position delete file", 2: "equality delete file"}
+_KINDS = {0: DATA_FILE, 1: "position delete file", 2: "equality delete file"}
 
 
-@dataclass(frozen=True, slots=True)
-class ReferencedFile:
-    """A file that somebody counts on."""
-
-    kind: str
-    path: str
-    size: int | None = None
-    """as recorded, where it is"""
-    rows: int = 0
-    added_by: Sequence[int] = ()
-    """the snapshots that added it, in order: one, unless it is live twice"""
-
-    @property
-    def is_data(self) -> bool:
-        return self.kind == _KINDS[0]
-
-    @property
-    def is_live_twice(self) -> bool:
-        return len(self.added_by) > 1
-
-
-class Contents:
+class IcebergContents:
     """One load of one table."""
 
     def __init__(self, spark: SparkSession, catalog: str, table: IcebergTable) -> None:
         self._spark = spark
         self._jvm = jvm(spark)
         self._name = table.name
-        self.sql_name = sql_name(catalog, table.name)
+        self._sql_name = sql_name(catalog, table.name)
         self._table = table.loaded()
         self._io = self._table.io()
 
@@ -78,6 +57,10 @@ class Contents:
     def snapshot_id(self) -> int | None:
         head = self._table.currentSnapshot()
         return None if head is None else int(head.snapshotId())
+
+    @property
+    def relation(self) -> str:
+        return f"{self._sql_name} VERSION AS OF {self.snapshot_id}"
 
     def seen(self, writer: str) -> TableSeen | None:
         """What it says of `writer`; None if it does not know it."""
@@ -122,7 +105,7 @@ class Contents:
             ) from error
 
     def _entries(self) -> Iterator[ReferencedFile]:
-        entries = self._spark.sql(_ENTRIES.format(table=self.sql_name, snapshot=self.snapshot_id))
+        entries = self._spark.sql(_ENTRIES.format(table=self._sql_name, snapshot=self.snapshot_id))
         for content, path, file_format, rows, size, added in entries.toLocalIterator(prefetchPartitions=True):
             # One Puffin file holds the deletion vectors of many data files: it is listed once for each.
             once = added[:1] if file_format.upper() == "PUFFIN" else added
@@ -168,3 +151,8 @@ def _ancestors(snapshots: Mapping[int, SnapshotSeen], snapshot_id: int | None) -
     while snapshot_id is not None and snapshot_id in snapshots:
         yield snapshots[snapshot_id]
         snapshot_id = snapshots[snapshot_id].parent_id
+
+
+def sql_name(catalog: str, table: str) -> str:
+    """What Spark SQL calls a table of the catalog."""
+    return ".".join(map(quoted, [catalog, *table.split(".")]))

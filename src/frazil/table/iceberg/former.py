@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 
 from frazil.protocol.layout import Former, Layout
-from frazil.table.iceberg.schema import widens
+from frazil.table.evolve import widens
 
 
 def former(layout: Layout, schema: Schema | None, spec: PartitionSpec | None, current: Schema) -> Former:

@@ -1,38 +1,11 @@
-"""What a table's folder holds, and which of it its snapshots know: for finding files that nobody references.
-
-Files are listed through the same library that workers write them with: what it wrote it can find again, and it
-lists a hundred thousand in the time that calls into the JVM take for a few hundred.
-"""
+"""What a table's folder holds, and which of it its snapshots know: for finding files that nobody references."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyarrow.fs import FileSelector, FileType
-from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO
-
-from frazil.errors import StorageUnavailable
-
-
-def files_below(location: str, io_properties: Mapping[str, str]) -> Iterator[str]:
-    """Every file below a folder, spelled as a writer that was given `location` spells it."""
-    io = load_file_io(dict(io_properties), location)
-    if not isinstance(io, PyArrowFileIO):
-        raise StorageUnavailable(f"{type(io).__name__} cannot list {location}", "unset py-io-impl")
-    scheme, host, path = PyArrowFileIO.parse_location(location, io.properties)
-    folder = path.rstrip("/")
-    selector = FileSelector(folder, allow_not_found=True, recursive=True)
-    try:
-        found = io.fs_by_scheme(scheme, host).get_file_info(selector)
-    except OSError as error:
-        raise StorageUnavailable(
-            f"{location} could not be listed: {error}", "see whether you may list it"
-        ) from error
-    for file in found:
-        if file.type is FileType.File:
-            yield location.rstrip("/") + file.path[len(folder) :]
+from frazil.table.storage import files_below, name_of
 
 
 def referenced_paths(jvm: Any, table: Any, paths: Sequence[str], after: int) -> set[str]:
@@ -43,7 +16,7 @@ def referenced_paths(jvm: Any, table: Any, paths: Sequence[str], after: int) -> 
     A file has at least the sequence number of its commit, and so have the manifests and snapshots that name it.
     Tables of format version 1 have none: all of their snapshots are looked at.
     """
-    wanted, found, known = {_name(path) for path in paths}, set[str](), set[str]()
+    wanted, found, known = {name_of(path) for path in paths}, set[str](), set[str]()
     io, specs = table.io(), table.specs()
     for snapshot in table.snapshots().iterator():
         if 0 < snapshot.sequenceNumber() <= after:
@@ -52,8 +25,8 @@ def referenced_paths(jvm: Any, table: Any, paths: Sequence[str], after: int) -> 
             if manifest.path() in known or 0 < manifest.sequenceNumber() <= after:
                 continue
             known.add(manifest.path())
-            found |= wanted.intersection(map(_name, _paths(jvm, manifest, io, specs)))
-    return {path for path in paths if _name(path) in found}
+            found |= wanted.intersection(map(name_of, _paths(jvm, manifest, io, specs)))
+    return {path for path in paths if name_of(path) in found}
 
 
 def unreferenced_metadata(jvm: Any, table: Any, io_properties: Mapping[str, str]) -> list[str]:
@@ -66,12 +39,8 @@ def unreferenced_metadata(jvm: Any, table: Any, io_properties: Mapping[str, str]
     for snapshot in table.snapshots().iterator():
         known.append(snapshot.manifestListLocation())
         known += [manifest.path() for manifest in snapshot.allManifests(io)]
-    live = set(map(_name, known)) | {"version-hint.text"}
-    return sorted(path for path in found if _name(path) not in live and not _name(path).endswith(".crc"))
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+    live = set(map(name_of, known)) | {"version-hint.text"}
+    return sorted(path for path in found if name_of(path) not in live and not name_of(path).endswith(".crc"))
 
 
 def _paths(jvm: Any, manifest: Any, io: Any, specs: Any) -> Iterator[str]:

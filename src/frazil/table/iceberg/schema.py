@@ -10,14 +10,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.types import (
     BinaryType,
-    DecimalType,
-    DoubleType,
     FixedType,
-    FloatType,
     IcebergType,
-    IntegerType,
     ListType,
-    LongType,
     MapType,
     NestedField,
     StringType,
@@ -28,6 +23,7 @@ from pyiceberg.types import (
 from frazil.errors import ConfigError, SchemaMismatch
 from frazil.pipeline.schema import render_schema
 from frazil.spark import jvm
+from frazil.table.evolve import widens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,17 +174,6 @@ def _fits(declared: IcebergType, actual: IcebergType) -> bool:
             return True
         case _:
             return widens(declared, actual)
-
-
-def widens(narrow: IcebergType, wide: IcebergType) -> bool:
-    """Whether Iceberg reads values of the one type as values of the other."""
-    match narrow, wide:
-        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
-            return True
-        case DecimalType(), DecimalType():
-            return narrow.scale == wide.scale and narrow.precision <= wide.precision
-        case _:
-            return False
 
 
 def _side_by_side(declared: Schema, actual: Schema) -> str:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -44,11 +45,15 @@ from frazil.protocol.layout import Former, Layout
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_sign
 from frazil.spark import ensure_callbacks, java_exception_classes, jvm
+from frazil.table.evolve import Evolution
 from frazil.table.files import WriteTarget, WrittenFile
 from frazil.table.iceberg.former import former
 from frazil.table.iceberg.keys import change_target, whole_row_target
-from frazil.table.iceberg.leftovers import files_below, referenced_paths, unreferenced_metadata
+from frazil.table.iceberg.leftovers import referenced_paths, unreferenced_metadata
 from frazil.table.iceberg.settings import data_location, with_delete_settings, with_settings
+from frazil.table.storage import files_below
+
+log = structlog.get_logger()
 
 REGISTER_PROPERTY = "frazil.register."
 _VALIDATION = "org.apache.iceberg.exceptions.ValidationException"
@@ -79,7 +84,6 @@ class IcebergTable:
         self._load_java = load
         self._unavailable = unavailable
         self.layout_seen: Layout | None = None
-        """what it was like when it was last observed, which every commit does"""
         self._mapper = self._jvm.org.apache.iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
 
     @property
@@ -253,6 +257,17 @@ class IcebergTable:
             target = replace(target, changes=_change_target(target, wish, specs, tells_before))
             return with_delete_settings(with_settings(target, wish))
         return with_settings(target, wish)
+
+    def evolve(self, evolution: Evolution) -> None:
+        """One commit of metadata; Iceberg gives new columns ids of its own."""
+        parser = self._jvm.org.apache.iceberg.SchemaParser
+        update = self._load().updateSchema()
+        for column in (*evolution.adds, *evolution.widens):
+            kind = parser.fromJson(Schema(column).model_dump_json()).findType(column.name)
+            change = update.addColumn if column in evolution.adds else update.updateColumn
+            change(column.name, kind)
+        update.commit()
+        log.info("schema evolved", table=self._name, columns=[each.name for each in evolution.adds])
 
     def loaded(self) -> Any:
         """Iceberg's own object, loaded afresh; for those who only look."""

@@ -1,0 +1,58 @@
+"""The table of a sink: found or created as a pipeline does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_schema_without_ids
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+
+from frazil.changes import OP, ORDER
+from frazil.engine.assemble import anchor_wish
+from frazil.engine.lakehouse import open_lakehouse
+from frazil.errors import SchemaMismatch
+from frazil.pipeline.fit import require_fit
+from frazil.pipeline.schema import parse_schema
+from frazil.sink.config import SinkConfig
+from frazil.spark import require_iceberg
+from frazil.table import LakeTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NANOSECONDS_SINCE: Literal[3] = 3
+
+
+def open_table(config: SinkConfig, spark: SparkSession | None, arriving: Schema | None) -> LakeTable | None:
+    """The table, created if it is missing and its columns are known; None if they are not."""
+    if config.table.format == "iceberg":
+        assert spark is not None
+        require_iceberg(spark)
+    lakehouse = open_lakehouse(config, spark)
+    declared = config.columns.schema_
+    found = lakehouse.find(config.table.name)
+    if declared is not None:
+        columns = parse_schema(declared)
+    elif found is not None:
+        columns = found.schema()
+    elif arriving is not None:
+        columns = arriving
+    else:
+        return None
+    require_fit(config.table, columns)
+    return lakehouse.open(anchor_wish(config.table, columns))
+
+
+def schema_of(arriving: pa.Schema, config: SinkConfig) -> Schema:
+    """The columns of a table that takes such batches. One batch declares nothing: all of them may be null."""
+    kept = [each for each in arriving if config.table.mode != "upsert" or each.name not in (OP, ORDER)]
+    nullable = pa.schema([each.with_nullable(True) for each in kept])
+    try:
+        return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(nullable, format_version=_NANOSECONDS_SINCE))
+    except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
+        raise SchemaMismatch(
+            f"{config.table.name}: no table can have these columns: {error}",
+            "cast them, or declare the table's own as columns.schema",
+            actual=str(arriving),
+        ) from error

@@ -1,0 +1,8 @@
+"""Delta Lake: delta-rs on the driver for commits of files, delta-spark for what needs a query."""
+
+from frazil.table.delta.contents import DeltaContents
+from frazil.table.delta.lake import DeltaLake
+from frazil.table.delta.schema import write_schema
+from frazil.table.delta.table import DeltaLakeTable, live_files
+
+__all__ = ["DeltaContents", "DeltaLake", "DeltaLakeTable", "live_files", "write_schema"]

@@ -1,0 +1,182 @@
+"""Delta tables, by the folders they lie in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+from deltalake import CommitProperties, DeltaTable
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from py4j.protocol import Py4JJavaError
+from pyiceberg.schema import Schema
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from frazil.errors import CatalogUnavailable, ConfigError
+from frazil.pipeline.partition import parse_partition
+from frazil.pipeline.terms import quoted
+from frazil.table.delta.contents import DeltaContents
+from frazil.table.delta.features import require_keeping
+from frazil.table.delta.merge import Merger
+from frazil.table.delta.schema import write_schema
+from frazil.table.delta.settings import new_table_configuration
+from frazil.table.delta.table import DeltaLakeTable
+from frazil.table.evolve import Evolution, plan_evolution
+from frazil.table.iceberg.schema import require_compatible, require_same_partition
+from frazil.table.wish import TableWish
+
+log = structlog.get_logger()
+
+_AMBIGUOUS = frozenset("#?%\\")
+
+
+class DeltaLake:
+    """Finds Delta tables, and creates the ones that are truly missing.
+
+    A table without a path among `paths` is one of Spark's own catalog, which knows where it lies, or else where the
+    tables of its database lie. Without Spark there are none of these, and no changes can be landed.
+    """
+
+    def __init__(self, paths: Mapping[str, str], spark: SparkSession | None = None) -> None:
+        self._given = frozenset(paths)
+        self._paths = dict(paths)
+        self._spark = spark
+        self._merger = None if spark is None else Merger(spark)
+        self.address = "delta at " + ", ".join(paths.values()) if paths else "delta, in Spark's own catalog"
+
+    def find(self, name: str) -> DeltaLakeTable | None:
+        try:
+            self._load(name)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise CatalogUnavailable(
+                f"{name} could not be loaded: {error}", "check that you may read the folder and its _delta_log"
+            ) from error
+        return self._table(name)
+
+    def open(self, wish: TableWish) -> DeltaLakeTable:
+        if not self.fits(wish):
+            self._create(wish)
+            if not self.fits(wish):
+                raise CatalogUnavailable(f"{wish.name} was created but cannot be found")
+        self._enter(wish.name)
+        table = self._table(wish.name)
+        if evolution := _evolution(wish, table.columns().schema):
+            self._evolve(wish, table, evolution)
+        return table
+
+    def fits(self, wish: TableWish) -> bool:
+        require_keeping(wish.name, wish.properties)
+        write_schema(wish.name, wish.schema, wish.partition)
+        table = self.find(wish.name)
+        if table is None:
+            return False
+        table.require_writable(table.loaded(), only_appends=not wish.keys)
+        columns = table.columns()
+        evolved = _evolution(wish, columns.schema).of(columns.schema)
+        require_compatible(wish.name, wish.schema, evolved)
+        if wish.partition:
+            spec = parse_partition(wish.partition, wish.schema)
+            require_same_partition(wish.name, spec, wish.schema, columns.spec, columns.schema)
+        return True
+
+    def contents(self, name: str) -> DeltaContents | None:
+        table = self.find(name)
+        return None if table is None else DeltaContents(table)
+
+    def _create(self, wish: TableWish) -> None:
+        schema, partition_columns = write_schema(wish.name, wish.schema, wish.partition)
+        try:
+            DeltaTable.create(
+                _uri(self._path(wish.name)),
+                DeltaSchema.from_json(schema),
+                mode="ignore",
+                partition_by=partition_columns,
+                configuration=new_table_configuration(wish.properties),
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except (DeltaError, OSError) as error:
+            raise CatalogUnavailable(
+                f"{wish.name} could not be created: {error}", "check that you may write to the folder"
+            ) from error
+
+    def _evolve(self, wish: TableWish, table: DeltaLakeTable, evolution: Evolution) -> None:
+        """One version of metadata alone."""
+        told, _ = write_schema(wish.name, Schema(*evolution.of(Schema()).fields), [])
+        try:
+            table.loaded().alter.add_columns(DeltaSchema.from_json(told).fields)
+        except (DeltaError, OSError) as error:
+            raise CatalogUnavailable(
+                f"{wish.name} could not be given new columns: {error}", "ALTER TABLE … ADD COLUMNS, and start again"
+            ) from error
+        log.info("schema evolved", table=wish.name, columns=[each.name for each in evolution.adds])
+
+    def _path(self, name: str) -> str:
+        if name not in self._paths:
+            with self._asking_spark(name) as spark:
+                self._paths[name] = _path_in_catalog(spark, name)
+        return self._paths[name]
+
+    def _enter(self, name: str) -> None:
+        """Makes a table known to Spark's catalog; one that keeps nothing has forgotten it since the last start."""
+        if name in self._given:
+            return
+        location = self._path(name).replace("'", r"\'")
+        with self._asking_spark(name) as spark:
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS {_quoted(name.rpartition('.')[0])}")
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {_quoted(name)} USING delta LOCATION '{location}'")
+
+    @contextmanager
+    def _asking_spark(self, name: str) -> Iterator[SparkSession]:
+        if self._spark is None:
+            raise ConfigError(f"{name} is looked up in Spark's catalog, and there is no Spark", "give table.path")
+        try:
+            yield self._spark
+        except (Py4JJavaError, PySparkException) as error:
+            raise CatalogUnavailable(
+                f"{name} could not be looked up in Spark's catalog: {str(error).splitlines()[0]}",
+                "give table.path, or set the catalog up in [spark] conf",
+            ) from error
+
+    def _table(self, name: str) -> DeltaLakeTable:
+        return DeltaLakeTable(name, _uri(self._path(name)), lambda: self._load(name), self._merger)
+
+    def _load(self, name: str) -> DeltaTable:
+        return DeltaTable(_uri(self._path(name)))
+
+
+def _evolution(wish: TableWish, actual: Schema) -> Evolution:
+    """Delta widens types by a feature that delta-rs does not write, so they stay as they are."""
+    return plan_evolution(wish.schema, actual, can_widen=False) if wish.evolves else Evolution()
+
+
+def _path_in_catalog(spark: SparkSession, name: str) -> str:
+    """Where the catalog has the table, or would have it."""
+    if spark.catalog.tableExists(name):
+        return str(spark.sql(f"DESCRIBE DETAIL {_quoted(name)}").collect()[0]["location"])
+    database, _, table = name.rpartition(".")
+    if spark.catalog.databaseExists(database):
+        return f"{spark.catalog.getDatabase(database).locationUri.rstrip('/')}/{table}"
+    return f"{spark.conf.get('spark.sql.warehouse.dir')}/{database}.db/{table}"
+
+
+def _quoted(name: str) -> str:
+    return ".".join(map(quoted, name.split(".")))
+
+
+def _uri(path: str) -> str:
+    """Not encoded, as those who read and write files take it. Java writes file:/folder, Python file:///folder."""
+    for character in sorted(_AMBIGUOUS & set(path)):
+        raise ConfigError(
+            f"{path}: the folder of a Delta table cannot have a {character} in its path: readers look elsewhere",
+            "put the table into another folder",
+        )
+    folder = Path(re.sub("^file:(//)?", "", path))
+    if path.startswith("file:") and not folder.is_absolute():
+        raise ConfigError(f"{path} names a machine, or no folder", "write file:///folder, or the folder alone")
+    return f"file://{folder.resolve()}"

@@ -1,0 +1,24 @@
+"""What a pipeline wants a table to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyiceberg.schema import Schema
+
+
+@dataclass(frozen=True)
+class TableWish:
+    """The table a pipeline wants: created like this if it is missing, checked against this if it is there."""
+
+    name: str
+    schema: Schema
+    partition: Sequence[str] = ()
+    sort: Sequence[str] = ()
+    location: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    keys: Sequence[str] = ()
+    """the columns that name a row, or * for all; none for a table that rows are only appended to"""
+    evolves: bool = False
+    """whether a table that is there is given columns that it lacks"""
