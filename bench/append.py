@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
@@ -32,12 +32,13 @@ from bench.contestants import Contestant, Frazil, Peer
 from bench.limit import Limit
 from bench.meter import Cost, Meter
 from bench.orders import COMPRESSION, LARGE, PARTITIONS, SMALL, Shape, Topic, fill_topic
-from bench.pipeline import CATALOG, RunningPipeline, pipeline_spec
+from bench.pipeline import CATALOG, RunningPipeline, folder_of, pipeline_spec, relation
 from frazil.demo.broker import Broker
 from frazil.engine import assemble
 from frazil.pipeline.spec import CatalogSection
 from frazil.spark import open_session
 from frazil.spark.jars import jars
+from frazil.table.files import TableFormat
 from frazil.table.iceberg import spark_catalog_conf
 
 NATIVE, SQL, PEER, LIMIT = "frazil", "frazil SQL", "Spark", "libraries alone"
@@ -89,17 +90,20 @@ def main(
     records_150b: Annotated[int, typer.Option("--records-150b", min=1, help="orders of about 150 B")] = 2_000_000,
     rounds: Annotated[int, typer.Option(min=1, help="rounds that count")] = 3,
     commits: Annotated[int, typer.Option(min=1, help="commits to take the median of")] = 50,
+    table_format: Annotated[
+        Literal["iceberg", "delta"], typer.Option("--format", help="the format of the tables")
+    ] = "iceberg",
     as_json: Annotated[bool, typer.Option("--json", help="end with one line of JSON")] = False,
 ) -> None:
-    """Measures how fast a Kafka topic lands in an Iceberg table, beside Spark's own source and writer."""
+    """Measures how fast a Kafka topic lands in a table, beside Spark's own source and the format's own writer."""
     with _warehouse() as warehouse, bench_session(warehouse) as spark, Broker() as broker:
-        contest = Contest(spark, warehouse, Meter(besides=[broker.pid]))
+        contest = Contest(spark, warehouse, Meter(besides=[broker.pid]), table_format)
         results = {
             shape.name: contest.run(_fill(broker, shape, records), rounds)
             for shape, records in ((LARGE, records_1kb), (SMALL, records_150b))
         }
-        commit_ms = measure_commits(spark, warehouse, commits)
-    _print_table(results, rounds, commit_ms)
+        commit_ms = measure_commits(spark, warehouse, commits, table_format)
+    _print_table(results, rounds, commit_ms, table_format)
     if as_json:
         print(json.dumps(_summary(results, commit_ms)))
 
@@ -107,15 +111,18 @@ def main(
 class Contest:
     """Lets everybody land the same topic, in turns."""
 
-    def __init__(self, spark: SparkSession, warehouse: Path, meter: Meter) -> None:
+    def __init__(
+        self, spark: SparkSession, warehouse: Path, meter: Meter, table_format: TableFormat = "iceberg"
+    ) -> None:
         self._spark = spark
         self._warehouse = warehouse
         self._meter = meter
+        self._format = table_format
         self._tables = 0
         self._contestants: list[Contestant] = [
-            Frazil(NATIVE, spark, warehouse),
-            Frazil(SQL, spark, warehouse, sql="SELECT * FROM source"),
-            Peer(PEER, spark, warehouse),
+            Frazil(NATIVE, spark, warehouse, table_format),
+            Frazil(SQL, spark, warehouse, table_format, sql="SELECT * FROM source"),
+            Peer(PEER, spark, warehouse, table_format),
         ]
 
     def run(self, topic: Topic, rounds: int) -> Scores:
@@ -152,7 +159,7 @@ class Contest:
     def _round(self, contestant: Contestant, score: Score) -> None:
         table = self._next_table()
         cost = self._meter.measure(contestant.prepare(score.topic, table))
-        rows = self._spark.table(f"{CATALOG}.{table}").count()
+        rows = self._rows(table).count()
         if rows != score.topic.records:
             raise WrongRows(f"{contestant.name} made {rows} rows of {score.topic.records} records")
         score.costs.append(cost)
@@ -163,7 +170,7 @@ class Contest:
     def _fingerprint(self, table: str) -> tuple[int, int, str]:
         """Rows, distinct orders, and a sum over hashes of whole rows, which does not depend on their order."""
         counted = "count(*)", "count(DISTINCT order_id)", "sum(CAST(xxhash64(*) AS DECIMAL(38, 0)))"
-        row = self._spark.table(f"{CATALOG}.{table}").selectExpr(*counted).collect()[0]
+        row = self._rows(table).selectExpr(*counted).collect()[0]
         return row[0], row[1], str(row[2])
 
     def _next_table(self) -> str:
@@ -171,22 +178,26 @@ class Contest:
         return f"append.t{self._tables}"
 
     def _size(self, table: str) -> int:
-        return sum(file.stat().st_size for file in self._folder(table).rglob("*.parquet"))
+        return sum(file.stat().st_size for file in folder_of(table, self._warehouse).rglob("*.parquet"))
 
     def _drop(self, table: str) -> None:
-        self._spark.sql(f"DROP TABLE {CATALOG}.{table}")
-        shutil.rmtree(self._folder(table))
+        if self._format == "iceberg":
+            self._spark.sql(f"DROP TABLE {CATALOG}.{table}")
+        shutil.rmtree(folder_of(table, self._warehouse))
 
-    def _folder(self, table: str) -> Path:
-        return self._warehouse / Path(*table.split("."))
+    def _rows(self, table: str) -> DataFrame:
+        return self._spark.table(relation(table, self._warehouse, self._format))
 
 
-def measure_commits(spark: SparkSession, warehouse: Path, commits: int) -> list[float]:
-    """Milliseconds of each commit of the coordinator, on the sqlite catalog, for epochs of one small file."""
+def measure_commits(
+    spark: SparkSession, warehouse: Path, commits: int, table_format: TableFormat = "iceberg"
+) -> list[float]:
+    """Milliseconds of each commit, Iceberg's to the sqlite catalog, for epochs of one small file."""
     _err.print(f"{commits} commits …")
     source = {"type": "generator", "partitions": 1, "records": commits * _RECORDS_A_COMMIT}
     ddl = "order_id BIGINT, customer STRING, amount DECIMAL(10,2), placed_at TIMESTAMP, note STRING"
-    pipeline = RunningPipeline(assemble(pipeline_spec(source, ddl, "append.commits", warehouse), spark))
+    spec = pipeline_spec(source, ddl, "append.commits", warehouse, table_format=table_format)
+    pipeline = RunningPipeline(assemble(spec, spark))
     taken_ms = []
     for _ in range(commits):
         written = pipeline.write(pipeline.plan(_RECORDS_A_COMMIT))
@@ -233,10 +244,12 @@ def _tell(topic: Topic, name: str, cost: Cost, stage: str) -> None:
     )
 
 
-def _print_table(results: dict[str, Scores], rounds: int, commit_ms: Sequence[float]) -> None:
+def _print_table(
+    results: dict[str, Scores], rounds: int, commit_ms: Sequence[float], table_format: TableFormat
+) -> None:
     commit = f"A commit takes {statistics.median(commit_ms):.0f} ms (median of {len(commit_ms)})."
     grid = Grid(
-        title=f"A Kafka topic into an Iceberg table, one epoch a round, median of {rounds}",
+        title=f"A Kafka topic into a table of {table_format}, one epoch a round, median of {rounds}",
         caption=f"JSON in {PARTITIONS} partitions and {COMPRESSION} batches, Parquet with zstd. "
         f"CPU s/M: Python and JVM together, for a million records. time, CPU: ÷ {PEER}, lower is better. "
         f"limit: rate per core ÷ that of the {LIMIT}, higher is better. {commit}",

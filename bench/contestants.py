@@ -1,4 +1,4 @@
-"""Who takes part: frazil's two lanes, and Spark's own Kafka source with Iceberg's own writer.
+"""Who takes part: frazil's two lanes, and Spark's own Kafka source with the table format's own writer.
 
 Each of them first makes a table, and then lands the whole topic in it with one commit. Only the second step is
 measured: planning, reading, decoding, writing, committing.
@@ -16,15 +16,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, from_json
 
 from bench.orders import Topic
-from bench.pipeline import CATALOG, RunningPipeline, pipeline_spec
+from bench.pipeline import ZSTD_LEVEL, RunningPipeline, pipeline_spec, relation
 from frazil.decode import METADATA_FIELDS
 from frazil.engine import assemble, decode_plan
 from frazil.engine.assemble import anchor_wish
+from frazil.engine.lakehouse import open_lakehouse
 from frazil.pipeline import PipelineSpec
-from frazil.table.iceberg import IcebergCatalog
+from frazil.table.files import TableFormat
 
 _METADATA = ("topic", "partition", "offset", "timestamp", "key")
 """What Spark's source calls frazil's metadata columns."""
+
+_ZSTD_LEVEL = "parquet.compression.codec.zstd.level"
 
 Landing = Callable[[], object]
 
@@ -47,10 +50,12 @@ class Frazil:
     name: str
     spark: SparkSession
     warehouse: Path
+    table_format: TableFormat = "iceberg"
     sql: str | None = None
 
     def prepare(self, topic: Topic, table: str) -> Landing:
-        pipeline = RunningPipeline(assemble(_spec(topic, table, self.warehouse, self.sql), self.spark))
+        spec = _spec(topic, table, self.warehouse, self.table_format, self.sql)
+        pipeline = RunningPipeline(assemble(spec, self.spark))
 
         def land() -> None:
             planned = pipeline.plan(topic.records)
@@ -61,17 +66,21 @@ class Frazil:
 
 @dataclass(frozen=True)
 class Peer:
-    """Spark's batch read of the same offsets, `from_json`, and `writeTo(…).append()`."""
+    """Spark's batch read of the same offsets, `from_json`, and an append by the format's own writer."""
 
     name: str
     spark: SparkSession
     warehouse: Path
+    table_format: TableFormat = "iceberg"
 
     def prepare(self, topic: Topic, table: str) -> Landing:
         # The same wish as frazil's, so that both tables are made alike.
-        spec = _spec(topic, table, self.warehouse)
-        IcebergCatalog(self.spark, spec.catalog).open(anchor_wish(spec.table, decode_plan(spec).schema))
-        return lambda: self._rows(topic).writeTo(f"{CATALOG}.{table}").append()
+        spec = _spec(topic, table, self.warehouse, self.table_format)
+        open_lakehouse(spec, self.spark).open(anchor_wish(spec.table, decode_plan(spec).schema))
+        if self.table_format == "delta":
+            path, compression = str(spec.table.path), {"compression": "zstd", _ZSTD_LEVEL: str(ZSTD_LEVEL)}
+            return lambda: self._rows(topic).write.format("delta").options(**compression).mode("append").save(path)
+        return lambda: self._rows(topic).writeTo(relation(table, self.warehouse, "iceberg")).append()
 
     def _rows(self, topic: Topic) -> DataFrame:
         order = from_json(col("value").cast("string"), topic.shape.ddl).alias("order")
@@ -89,6 +98,8 @@ def _offsets(topic: Topic) -> dict[str, str]:
     }
 
 
-def _spec(topic: Topic, table: str, warehouse: Path, sql: str | None = None) -> PipelineSpec:
+def _spec(
+    topic: Topic, table: str, warehouse: Path, table_format: TableFormat, sql: str | None = None
+) -> PipelineSpec:
     source = {"type": "kafka", "topics": [topic.name], "kafka": {"bootstrap.servers": topic.bootstrap}}
-    return pipeline_spec(source, topic.shape.ddl, table, warehouse, sql)
+    return pipeline_spec(source, topic.shape.ddl, table, warehouse, sql, table_format=table_format)

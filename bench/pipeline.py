@@ -14,6 +14,7 @@ from frazil.pipeline import PipelineSpec, parse_pipeline
 from frazil.protocol.plan import Ready, cut, reconcile
 from frazil.protocol.positions import Frontier
 from frazil.protocol.register import Epoch
+from frazil.table.files import TableFormat
 
 CATALOG = "bench"
 
@@ -30,6 +31,16 @@ def table_layout() -> dict[str, str]:
     return dict(_LAYOUT)
 
 
+def folder_of(table: str, warehouse: Path) -> Path:
+    """Where the files of a table lie."""
+    return warehouse / Path(*table.split("."))
+
+
+def relation(table: str, warehouse: Path, table_format: TableFormat) -> str:
+    """The table, as Spark SQL names it."""
+    return f"{CATALOG}.{table}" if table_format == "iceberg" else f"delta.`{folder_of(table, warehouse)}`"
+
+
 def pipeline_spec(
     source: Mapping[str, Any],
     ddl: str,
@@ -37,8 +48,12 @@ def pipeline_spec(
     warehouse: Path,
     sql: str | None = None,
     partition: Sequence[str] = (),
+    table_format: TableFormat = "iceberg",
 ) -> PipelineSpec:
     """A pipeline like any user's; the table properties tell other writers of the table to do as frazil does."""
+    place: dict[str, Any] = {"properties": _LAYOUT}
+    if table_format == "delta":
+        place = {"path": str(folder_of(table, warehouse)), "compression": "zstd"}
     return parse_pipeline(
         {
             "pipeline": {"name": table},
@@ -47,8 +62,9 @@ def pipeline_spec(
             "table": {
                 "name": table,
                 "compression_level": ZSTD_LEVEL,
-                "properties": _LAYOUT,
                 "partition": list(partition),
+                "format": table_format,
+                **place,
             },
             "catalog": {"type": "sqlite", "name": CATALOG, "warehouse": str(warehouse)},
             **({"transform": {"sql": sql}} if sql else {}),
