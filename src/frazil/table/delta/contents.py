@@ -16,8 +16,9 @@ from pyiceberg.io import load_file_io
 from frazil.errors import CatalogUnavailable, StorageUnavailable
 from frazil.protocol.verify import COPIED, SnapshotSeen, TableSeen
 from frazil.table.contents import DATA_FILE, ReferencedFile
+from frazil.table.delta.live import live_files
 from frazil.table.delta.log import Log, Version, log_file
-from frazil.table.delta.table import DeltaLakeTable, live_files, read_register
+from frazil.table.delta.table import DeltaLakeTable, read_register
 
 _KINDS = {"OPTIMIZE": "replace", "WRITE": "append"}
 """What Iceberg calls it; the others are overwrites."""

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
 from frazil.errors import TableChanged
+from frazil.table.delta.live import hidden_rows
 from frazil.table.storage import name_of
 
 Partition = Mapping[str, str | None]
@@ -23,24 +24,16 @@ def removes(table: DeltaTable, partitions: Sequence[Partition] | None, now_ms: i
     """Removes every live file of the partitions, or of the whole table if None are given."""
     if partitions == []:
         return
-    with_vectors = names_with_vectors(table)
+    hidden = hidden_rows(table)
     for live in pa.table(table.get_add_actions(flatten=True)).to_pylist():
         if partitions is None or any(_is_in(live, partition) for partition in partitions):
-            _require_removable(live["path"], with_vectors)
+            _require_removable(live["path"], hidden)
             yield RemoveAction(unquote(live["path"]), True, now_ms, live["size_bytes"])
 
 
-def names_with_vectors(table: DeltaTable) -> set[str]:
-    """The files that have deleted rows in them, by name."""
-    if "deletionVectors" not in (table.protocol().reader_features or []):
-        return set()
-    batches = [pa.record_batch(batch) for batch in table.deletion_vectors()]
-    return {name_of(path) for batch in batches for path in batch["filepath"].to_pylist()}
-
-
-def _require_removable(path: str, with_vectors: set[str]) -> None:
+def _require_removable(path: str, hidden: Mapping[str, int]) -> None:
     """delta-rs encodes letters beyond ASCII, and names no deletion vector: such files would stay."""
-    if name_of(unquote(path)) in with_vectors:
+    if name_of(unquote(path)) in hidden:
         raise TableChanged(
             f"{path} cannot be replaced: it has a deletion vector, and delta-rs removes only files without one",
             "REORG TABLE … APPLY (PURGE) in Spark, and start again",

@@ -15,13 +15,10 @@ import json
 import re
 import time
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from urllib.parse import unquote
 
-import pyarrow as pa
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
@@ -327,26 +324,6 @@ def read_register(table: DeltaTable, log: Log, writer: str) -> Register | None:
     if register is not None and state_number(register) == state:
         return register
     return from_numbers(writer, table.transaction_version)
-
-
-def live_files(table: DeltaTable) -> Iterator[tuple[str, int, int]]:
-    """Path below the table, size and rows of every file, without those that a deletion vector hides."""
-    live = pa.table(table.get_add_actions(flatten=True))
-    hidden = _hidden_rows(table)
-    columns = [live[name].to_pylist() for name in ("path", "size_bytes", "num_records")]
-    for path, size, rows in zip(*columns, strict=True):
-        yield unquote(path), size, (rows or 0) - hidden[name_of(path)]
-
-
-def _hidden_rows(table: DeltaTable) -> Counter[str]:
-    """By a file's name, how many of its rows are deleted."""
-    hidden: Counter[str] = Counter()
-    if "deletionVectors" in (table.protocol().reader_features or []):
-        for batch in table.deletion_vectors():
-            some = pa.record_batch(batch)
-            for path, keeps in zip(some["filepath"].to_pylist(), some["selection_vector"], strict=True):
-                hidden[name_of(path)] = keeps.values.false_count
-    return hidden
 
 
 def _order(wish: TableSection, schema: Schema) -> str:
