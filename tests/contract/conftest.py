@@ -19,7 +19,7 @@ from frazil.table.memory import Fault, MemoryTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from frazil.pipeline.spec import CatalogSection
+    from frazil.pipeline.spec import CatalogSection, TableSection
 
 
 class Stage(Protocol):
@@ -113,10 +113,28 @@ class MemoryStage:
         self.table.faults.extend([Fault.REFUSED] * times)
 
 
-class _Faulty:
-    """What can be done to a real table's adapter between its steps."""
+class _Real:
+    """A table of a real adapter: files are written for it, and it is interfered with between its steps."""
 
     table: Any
+    _section: TableSection
+    _files = 0
+
+    @property
+    def location(self) -> str:
+        return str(self.table.write_target(self._section).location)
+
+    def write(self, rows: int) -> WrittenFile:
+        """One file, with its number in every row."""
+        import pyarrow as pa
+
+        from frazil.write import FileName, TableWriter
+
+        self._files += 1
+        writer = TableWriter(self.table.write_target(self._section), FileName("contract", self._files, 0))
+        batch = pa.RecordBatch.from_pydict({"id": pa.array([self._files] * rows, pa.int64())})
+        (file,) = [*writer.write(batch), *writer.close()]
+        return file
 
     def before_swap(self, deed: Callable[[], None]) -> None:
         """Inside the next commit, as soon as its base was looked at."""
@@ -152,19 +170,7 @@ class _Faulty:
         self.table.commit = faulty
 
 
-def write_rows(target: Any, number: int, rows: int) -> WrittenFile:
-    """One file, with its number in every row."""
-    import pyarrow as pa
-
-    from frazil.write import FileName, TableWriter
-
-    writer = TableWriter(target, FileName("contract", number, 0))
-    batch = pa.RecordBatch.from_pydict({"id": pa.array([number] * rows, pa.int64())})
-    (file,) = [*writer.write(batch), *writer.close()]
-    return file
-
-
-class IcebergStage(_Faulty):
+class IcebergStage(_Real):
     """A table in a namespace of its own, because the catalog may be a server that many tests share."""
 
     remembers_layouts = True
@@ -183,16 +189,7 @@ class IcebergStage(_Faulty):
         self._name = f"{section.name}.{self._wish.name}"
         self._catalog = IcebergCatalog(spark, section)
         self._section = TableSection(name=self._wish.name)
-        self.table: Any = self._catalog.open(self._wish)
-        self._files = 0
-
-    @property
-    def location(self) -> str:
-        return str(self.table.write_target(self._section).location)
-
-    def write(self, rows: int) -> WrittenFile:
-        self._files += 1
-        return write_rows(self.table.write_target(self._section), self._files, rows)
+        self.table = self._catalog.open(self._wish)
 
     def write_changes(self, *ids: int) -> list[WrittenFile]:
         import pyarrow as pa
@@ -250,7 +247,7 @@ class IcebergStage(_Faulty):
         self._spark.sql(f"CALL {catalog}.system.{procedure}(table => '{self._wish.name}', {arguments})")
 
 
-class DeltaStage(_Faulty):
+class DeltaStage(_Real):
     """A table in a folder of its own; foreign writers are delta-rs too, which needs no session."""
 
     compares_heads_only = False
@@ -266,16 +263,7 @@ class DeltaStage(_Faulty):
         self._wish = TableWish("orders", parse_schema("id BIGINT"))
         self._lake = DeltaLake({"orders": str(self._path)})
         self._section = TableSection(format="delta", name="orders", path=str(self._path))
-        self.table: Any = self._lake.open(self._wish)
-        self._files = 0
-
-    @property
-    def location(self) -> str:
-        return str(self.table.write_target(self._section).location)
-
-    def write(self, rows: int) -> WrittenFile:
-        self._files += 1
-        return write_rows(self.table.write_target(self._section), self._files, rows)
+        self.table = self._lake.open(self._wish)
 
     def write_changes(self, *ids: int) -> list[WrittenFile]:
         pytest.skip("changes of a Delta table land by MERGE: tests/table/test_delta_merge.py")

@@ -160,6 +160,13 @@ class Rig:
         ).collect()
 
 
+def place(table_format: str, folder: Path) -> dict[str, Any]:
+    """What `[table]` of a rig says of where the table is; Iceberg's is in the rig's own catalog."""
+    if table_format == "iceberg":
+        return {}
+    return {"format": table_format, "name": None, "path": str(folder / "orders")}
+
+
 def _text(value: object) -> str | None:
     return None if value is None else json.dumps(value)
 

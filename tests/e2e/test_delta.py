@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field
-from duckdb_extensions import import_extension
 from structlog.testing import capture_logs
 
 from frazil.engine.inspect import inspect_pipeline, pipeline_history
@@ -22,7 +21,7 @@ from frazil.engine.verify import verify_pipeline
 from frazil.errors import ConfigError, Fenced, TableChanged
 from frazil.protocol.start import OnRollback
 from frazil.protocol.verify import Level
-from tests.e2e.conftest import order
+from tests.e2e.conftest import order, place
 
 pytestmark = pytest.mark.real
 
@@ -32,8 +31,7 @@ def make_delta(make_rig: Callable[..., Any], tmp_path: Path) -> Callable[..., An
     """A rig whose table is a Delta table in a folder."""
 
     def make(partitions: int = 1, table: dict[str, Any] | None = None, **sections: Any) -> Any:
-        where = {"format": "delta", "name": None, "path": str(tmp_path / "orders")}
-        return make_rig(partitions=partitions, table={**where, **(table or {})}, **sections)
+        return make_rig(partitions=partitions, table={**place("delta", tmp_path), **(table or {})}, **sections)
 
     return make
 
@@ -48,7 +46,9 @@ def holds(rig: Any, *, deep: bool = True) -> None:
     assert verdict.level is not Level.BROKEN, told
 
 
-def test_every_record_lands_once_and_three_readers_agree(make_delta: Callable[..., Any]) -> None:
+def test_every_record_lands_once_and_three_readers_agree(
+    make_delta: Callable[..., Any], delta_duck: duckdb.DuckDBPyConnection
+) -> None:
     """CHG-01, COMMIT-21, COMMIT-23, FILE-10, TEST-01, TEST-03: Spark, delta-rs and DuckDB; one version an epoch."""
     rig = make_delta(2, table={"partition": ["day(placed_at)", "name"]}, epoch={"max_records": 100})
     rig.produce_orders(0, 300, partition=0)
@@ -69,10 +69,7 @@ def test_every_record_lands_once_and_three_readers_agree(make_delta: Callable[..
     assert all(f"{r['placed_at']:%Y-%m-%d}" == str(r["placed_at_day"]) for r in rows)
     assert (Path(rig.spec.table.path) / "placed_at_day=2026-03-15" / "name=customer-8").is_dir()
 
-    import_extension("delta")
-    engine = duckdb.connect()
-    engine.execute("LOAD delta; SET TimeZone = 'UTC'")
-    found = engine.execute(
+    found = delta_duck.execute(
         "SELECT id, name, amount, strftime(placed_at::TIMESTAMP, '%Y-%m-%d') "
         f"FROM delta_scan('{rig.spec.table.path}')"
     ).fetchall()
@@ -246,15 +243,15 @@ def test_a_table_that_forgets_registers_is_refused(make_delta: Callable[..., Any
 def test_a_table_of_sparks_own_catalog_is_found_by_its_name(make_delta: Callable[..., Any], tmp_path: Path) -> None:
     """CAT-09-like: created where its database lies, known to SQL, and found again by the next start."""
     rig = make_delta(table={"name": "deltas.orders", "path": None})
-    place = tmp_path / "deltas"
-    rig.spark.sql(f"CREATE DATABASE deltas LOCATION '{place.as_uri()}'")
+    database = tmp_path / "deltas"
+    rig.spark.sql(f"CREATE DATABASE deltas LOCATION '{database.as_uri()}'")
     try:
         rig.produce_orders(0, 10)
         rig.run()
         rig.produce_orders(10, 10)
         rig.run()
         assert rig.spark.sql("SELECT count(*) FROM spark_catalog.deltas.orders").collect()[0][0] == 20
-        assert DeltaTable(str(place / "orders")).version() > 2
+        assert DeltaTable(str(database / "orders")).version() > 2
         holds(rig)
     finally:
         rig.spark.sql("DROP DATABASE deltas CASCADE")

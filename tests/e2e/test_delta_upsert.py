@@ -14,6 +14,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from frazil.engine.verify import verify_pipeline
 from frazil.protocol.verify import Level
+from tests.e2e.conftest import place
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,7 +32,7 @@ def make_delta_rig(make_rig: Callable[..., Any], tmp_path: Path) -> Callable[...
     """A rig whose table is a Delta table with a key."""
 
     def make(table: dict[str, Any] | None = None, **sections: Any) -> Any:
-        told = {"format": "delta", "path": str(tmp_path / "orders"), "name": None, "mode": "merge", "keys": ["id"]}
+        told = {**place("delta", tmp_path), "mode": "merge", "keys": ["id"]}
         return make_rig(table={**told, **(table or {})}, **sections)
 
     return make

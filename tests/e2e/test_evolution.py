@@ -11,6 +11,7 @@ import pytest
 from frazil.engine.verify import verify_pipeline
 from frazil.errors import SchemaMismatch
 from frazil.protocol.verify import Level
+from tests.e2e.conftest import place
 
 pytestmark = pytest.mark.real
 
@@ -20,8 +21,7 @@ def test_new_columns_are_in_the_table_before_the_first_row_that_has_them(
     make_rig: Callable[..., Any], tmp_path: Path, table_format: str
 ) -> None:
     """SCHEMA-03, SCHEMA-07, TEST-13: older rows have null there, and without the wish nothing is written."""
-    place = {"format": "delta", "name": None, "path": str(tmp_path / "orders")} if table_format == "delta" else {}
-    rig = make_rig(decode={"schema": "id BIGINT, name STRING"}, table=place)
+    rig = make_rig(decode={"schema": "id BIGINT, name STRING"}, table=place(table_format, tmp_path))
     rig.produce([{"id": 1, "name": "a", "city": "Oslo"}])
     rig.run()
     rig.tree["decode"]["schema"] = "id BIGINT, name STRING, city STRING"

@@ -23,6 +23,7 @@ from confluent_kafka import Producer
 import frazil as frazil_package
 from frazil.spark import java_home
 from frazil.spark.jars import jars
+from tests.e2e.conftest import place
 
 pytestmark = pytest.mark.real
 
@@ -119,8 +120,7 @@ def test_killed_at_random_moments_every_offset_is_there_exactly_once(
     make_rig: Callable[..., Any], tmp_path: Path, table_format: str, kills: int
 ) -> None:
     """FAULT-01, FAULT-02, FAULT-03, FAULT-04, FAULT-22, TEST-05, TEST-08: SIGKILL of the group, again and again."""
-    place = {"format": "delta", "name": None, "path": str(tmp_path / "orders")} if table_format == "delta" else {}
-    rig = make_rig(partitions=3, table=place)
+    rig = make_rig(partitions=3, table=place(table_format, tmp_path))
     file = write_pipeline(rig)
     dice = random.Random(20261115)
     trickle = Trickle(rig, partitions=3, per_second=4_000)

@@ -11,7 +11,8 @@ from frazil.protocol.layout import Layout
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX
 from frazil.table import WrittenFile
-from frazil.table.memory import CommitRefused, MemoryTable
+from frazil.table.memory import MemoryTable
+from frazil.table.refusal import CommitRefused
 from tests.simulation.broker import Row
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from frazil.protocol.positions import Frontier, Partition, Position
 from frazil.protocol.register import Generation, Register
 from frazil.protocol.start import Resume, decide_start
 from frazil.table import Table, WrittenFile, memory
-from frazil.table.memory import CommitRefused, MemoryTable, Snapshot
+from frazil.table.memory import MemoryTable, Snapshot
+from frazil.table.refusal import CommitRefused
 from tests.simulation.broker import Partitioned
 from tests.simulation.run import first_failure
 from tests.simulation.settings import spec

@@ -20,7 +20,7 @@ from frazil.errors import (
     TableAltered,
     TableChanged,
 )
-from frazil.table.delta.table import CommitRefused
+from frazil.table.refusal import CommitRefused
 from tests.sink.conftest import Lake, batch
 
 

@@ -48,7 +48,8 @@ from pyspark.sql.types import (
 
 from frazil.changes import OP, ORDER, TRUNCATE, WEIGHT
 from frazil.engine.carry import carrying
-from frazil.engine.worker import ArrowFunction, EpochPlan, TaskReport, report_batch
+from frazil.engine.reports import reported
+from frazil.engine.worker import ArrowFunction, EpochPlan, TaskReport, report_batch, this_task
 from frazil.pipeline.spec import CatalogSection
 from frazil.pipeline.terms import quoted
 from frazil.protocol.commit import Lookup
@@ -66,7 +67,6 @@ log = structlog.get_logger()
 _NET, _CHANGES = "__frazil_net", "__frazil_changes"
 _WANTED, _NUMBER = "__frazil_wanted", "__frazil_number"
 _ROWS_AT_ONCE = 65_536
-_REPORTS = StructType([StructField("report", StringType())])
 _PLACES = StructType(
     [
         StructField("path", StringType()),
@@ -110,7 +110,7 @@ class Retraction:
         if changes is not None and changes.vectors:
             reports = self._vectors(pinned, places, shapes)
         else:
-            reports = _collected(places.mapInArrow(_write_deletes(self._plan, shapes), _REPORTS))
+            reports = reported(places, _write_deletes(self._plan, shapes))
         return [*reports, self.missing(wanted - sum(report.deleted for report in reports))]
 
     def _vectors(self, pinned: PinnedTable, places: DataFrame, shapes: PartitionShapes) -> list[TaskReport]:
@@ -153,7 +153,7 @@ def write_bag(changes: DataFrame, plan: EpochPlan, retraction: Retraction) -> li
             changes, truncated = _since_truncate(changes)
         net = _net(session, changes, plan.target).persist(StorageLevel.MEMORY_AND_DISK)
         kept.append(net)
-        reports = _collected(net.mapInArrow(_write_copies(plan), _REPORTS))
+        reports = reported(net, _write_copies(plan))
         wanted = sum(report.retracted for report in reports)
         if truncated:
             return [*reports, replace(retraction.missing(wanted), truncated=True)]
@@ -275,23 +275,12 @@ def _column(name: str) -> Column:
     return F.col(quoted(name))
 
 
-def _collected(reports: DataFrame) -> list[TaskReport]:
-    return [TaskReport.from_json(row.report) for row in reports.collect()]
-
-
-def _task() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return context.partitionId() if context is not None else 0
-
-
 def _write_copies(plan: EpochPlan) -> ArrowFunction:
     """In a task: the copies of each row that come, into data files; those that go are counted."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying():
-            report = TaskReport(_task())
+            report = TaskReport(this_task())
             writer = TableWriter(plan.target, plan.file_name(report.task, "bag"))
             try:
                 for batch in batches:
@@ -324,7 +313,7 @@ def _write_deletes(plan: EpochPlan, shapes: PartitionShapes) -> ArrowFunction:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with carrying():
-            report = TaskReport(_task())
+            report = TaskReport(this_task())
             writer = PositionDeletes(plan.target, plan.file_name(report.task, "bag"))
             try:
                 for places in gathered_places(batches, shapes):

@@ -43,8 +43,7 @@ class PipelineStatus:
 
 def inspect_pipeline(spec: PipelineSpec, spark: SparkSession) -> PipelineStatus:
     lakehouse = open_lakehouse(spec, spark)
-    names = [spec.table.name, *([spec.dead_letters] if spec.dead_letters else [])]
-    tables = [_table_status(lakehouse, spec.pipeline.name, name) for name in names]
+    tables = [_table_status(lakehouse, spec.pipeline.name, name) for name in spec.table_names]
     frontier = tables[0].frontier
     try:
         source = open_source(spec)

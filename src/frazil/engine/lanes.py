@@ -16,18 +16,18 @@ from pyspark.accumulators import Accumulator, AccumulatorParam, _accumulatorRegi
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from frazil.changes import OP, ORDER, WEIGHT
 from frazil.decode import DecodePlan, decoded_schema
 from frazil.decode.spark import as_spark, spark_schema
 from frazil.engine.bag import Retraction, write_bag
 from frazil.engine.distribute import gathered, gathered_by_key
+from frazil.engine.reports import reported
 from frazil.engine.worker import ArrowFunction, EpochPlan, TaskReport, run_native, run_sink, run_source
 from frazil.errors import ConfigError
 from frazil.spark import own_session
 
-REPORTS = StructType([StructField("report", StringType())])
 _VIEW = "source"
 
 
@@ -59,8 +59,7 @@ class NativeLane:
         shuffles = (plan.shuffle or plan.by_key) and len(plan.shares) > 1
         if (shuffles or retraction is not None) and self._rows_schema is not None:
             return _through_spark(self._spark, plan, self._rows_schema, lambda _, source: source, retraction)
-        rows = _tasks(self._spark, plan).mapInArrow(run_native(plan), REPORTS).collect()
-        return [TaskReport.from_json(row.report) for row in rows]
+        return reported(_tasks(self._spark, plan), run_native(plan))
 
 
 class SqlLane:
@@ -148,8 +147,7 @@ def _through_spark(
             rows = gathered_by_key(rows, plan.target.changes.keys)
         elif plan.shuffle:
             rows = gathered(session, rows, plan.target)
-        written = rows.mapInArrow(run_sink(plan), REPORTS).collect()
-        sinks = [TaskReport.from_json(row.report) for row in written]
+        sinks = reported(rows, run_sink(plan))
         return sinks + _one_per_share(plan, told.value)
     finally:
         # PySpark keeps every accumulator for good; a pipeline that runs for months makes many.

@@ -48,8 +48,7 @@ class Recovery:
 def look_at_recovery(spec: PipelineSpec, spark: SparkSession) -> Recovery:
     found = journal_of(spec)
     lakehouse = open_lakehouse(spec, spark)
-    names = [spec.table.name, *([spec.dead_letters] if spec.dead_letters else [])]
-    tables = [table for table in map(lakehouse.find, names) if table is not None]
+    tables = [table for table in map(lakehouse.find, spec.table_names) if table is not None]
     seen = {table.name: table.observe(spec.pipeline.name) for table in tables}
     uuids = {name: each.uuid for name, each in seen.items()}
     anchor = seen.get(spec.table.name)

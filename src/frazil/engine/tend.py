@@ -36,5 +36,5 @@ def _tables(spec: PipelineSpec, spark: SparkSession) -> list[DeltaLakeTable]:
             "use Iceberg's own procedures in Spark: rewrite_data_files, expire_snapshots",
         )
     lakehouse = open_lakehouse(spec, spark)
-    found = map(lakehouse.find, [spec.table.name, *([spec.dead_letters] if spec.dead_letters else [])])
+    found = map(lakehouse.find, spec.table_names)
     return [table for table in found if isinstance(table, DeltaLakeTable)]

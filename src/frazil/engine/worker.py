@@ -176,13 +176,9 @@ def run_sink(plan: WritePlan) -> ArrowFunction:
     """The SQL lane, after the query: whatever rows come, into files."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        task = context.partitionId() if context is not None else 0
         with carrying():
-            report = TaskReport(task)
-            rows = _Rows(plan, plan.file_name(task, "sql"), report)
+            report = TaskReport(this_task())
+            rows = _Rows(plan, plan.file_name(report.task, "sql"), report)
             try:
                 for batch in batches:
                     rows.write(batch)
@@ -325,6 +321,14 @@ def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     """The shares that a task was given, out of the one column of its rows."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
+
+
+def this_task() -> int:
+    """The number of the task that we are in, behind a query or a shuffle."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
 
 
 def report_batch(report: TaskReport) -> pa.RecordBatch:

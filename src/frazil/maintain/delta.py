@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from frazil.errors import ConfigError, StorageUnavailable
 from frazil.pipeline.terms import quoted
-from frazil.spark import own_session
+from frazil.spark import first_line, own_session
 from frazil.table.delta import DeltaLakeTable, live_files
 
 RETENTION_FLOOR_H = 168
@@ -116,8 +116,7 @@ def _run(session: SparkSession, table: DeltaLakeTable, statement: str) -> list[d
     try:
         return [row.asDict(recursive=True) for row in session.sql(statement).collect()]
     except (Py4JJavaError, PySparkException) as error:
-        lines = str(error).strip().splitlines()
         raise StorageUnavailable(
-            f"{table.name}: {statement.split(' ', 1)[0]} failed: {lines[0] if lines else type(error).__name__}",
+            f"{table.name}: {statement.split(' ', 1)[0]} failed: {first_line(error)}",
             "the table is as it was, or has what was done so far; it can be run again",
         ) from error

@@ -39,8 +39,7 @@ def load_pipeline(path: Path) -> PipelineSpec:
 def parse_pipeline(tree: Mapping[str, Any]) -> PipelineSpec:
     """Validates a pipeline given as nested mappings, and refuses a catalog that cannot keep the promise."""
     spec = parse_tree(PipelineSpec, tree)
-    if spec.table.format == "iceberg":
-        require_atomic_swap(spec.catalog, spec.table, spec.spark)
+    require_atomic_swap(spec.catalog, spec.table, spec.spark)
     return spec
 
 

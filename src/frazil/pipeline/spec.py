@@ -337,6 +337,11 @@ class PipelineSpec(Section):
             return None
         return f"{self.table.name}__dead_letters"
 
+    @property
+    def table_names(self) -> list[str]:
+        """The main table and, if it has one, that of its dead letters."""
+        return [self.table.name, *([self.dead_letters] if self.dead_letters else [])]
+
     def at(self, folder: Path) -> PipelineSpec:
         """The same pipeline with relative paths taken from `folder`, where its file lies."""
         catalog: dict[str, Any] = {}

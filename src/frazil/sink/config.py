@@ -105,8 +105,7 @@ class SinkConfig(Section):
             raise ValueError('table.keys = ["*"] is for pipelines: a sink does not look rows up in its table')
         if self.columns.sequence_by is not None and mode != "upsert":
             raise ValueError('columns.sequence_by needs table.mode = "upsert"')
-        if self.table.format == "iceberg":
-            require_atomic_swap(self.catalog, self.table, self.spark)
+        require_atomic_swap(self.catalog, self.table, self.spark)
         return self
 
     @classmethod

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from frazil.errors import ConfigError, FrazilError, InvalidState
+from frazil.errors import ConfigError, InvalidState
 from frazil.sink.checkpoints import CheckpointAdapter, EpochSink, Rows
 from frazil.sink.config import SinkConfig
 from frazil.sink.facts import Committed
@@ -150,8 +150,7 @@ class SinkHandle:
             self._tell(Stage.COMMIT, Condition.STOPPED, "stopped")
         except BaseException as error:
             self.error = error
-            told = f"{error.label}: {error.message}" if isinstance(error, FrazilError) else repr(error)
-            self._tell(self.statuses.latest.stage, Condition.HALTING, told)
+            self.statuses.halt(error)
         finally:
             self.sink.close()
             self._ended.set()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from frazil.changes import OP, ORDER
 from frazil.engine.carry import unpacking
 from frazil.engine.distribute import gathered, gathered_by_key
-from frazil.engine.lanes import REPORTS
+from frazil.engine.reports import reported
 from frazil.engine.worker import TaskReport, run_sink
 from frazil.errors import InvalidState, SchemaMismatch
 from frazil.sink.staging import OpenEpoch
@@ -59,8 +59,7 @@ def write_frame(rows: DataFrame, plan: FramePlan) -> list[TaskReport]:
             rows = gathered_by_key(rows, plan.target.changes.keys)
         elif plan.target.distribution == "hash":
             rows = gathered(rows.sparkSession, rows, plan.target)
-        written = rows.mapInArrow(run_sink(plan), REPORTS).collect()
-    return [TaskReport.from_json(row.report) for row in written]
+        return reported(rows, run_sink(plan))
 
 
 def require_alone(rows: DataFrame, target: WriteTarget, epoch: OpenEpoch) -> None:

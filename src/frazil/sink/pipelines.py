@@ -23,7 +23,6 @@ from frazil.engine.events import (
     Retrying,
     Stopping,
 )
-from frazil.errors import FrazilError
 from frazil.pipeline import PipelineSpec
 from frazil.sink.status import Condition, Stage, Status, StatusStream
 
@@ -61,8 +60,7 @@ class PipelineHandle:
             self.statuses.tell(Status(self.statuses.latest.stage, Condition.STOPPED, "stopped"))
         except BaseException as error:
             self.error = error
-            told = f"{error.label}: {error.message}" if isinstance(error, FrazilError) else repr(error)
-            self.statuses.tell(Status(self.statuses.latest.stage, Condition.HALTING, told))
+            self.statuses.halt(error)
         finally:
             self.statuses.end()
 

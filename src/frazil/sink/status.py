@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from frazil.errors import FrazilError
+
 _KEPT = 10_000
 """Nobody need read them: the oldest ones are forgotten."""
 
@@ -57,6 +59,11 @@ class StatusStream:
             self._waiting.append(status)
             self.latest = status
             self._changed.notify_all()
+
+    def halt(self, error: BaseException) -> None:
+        """An error ended it, in the stage that it was in."""
+        told = f"{error.label}: {error.message}" if isinstance(error, FrazilError) else repr(error)
+        self.tell(Status(self.latest.stage, Condition.HALTING, told))
 
     def end(self) -> None:
         with self._changed:

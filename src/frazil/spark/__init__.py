@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from frazil.spark.attempts import ran_more_than_once
-    from frazil.spark.gateway import ensure_callbacks, java_exception_classes, jvm, jvm_has_ended
+    from frazil.spark.gateway import ensure_callbacks, first_line, java_exception_classes, jvm, jvm_has_ended
     from frazil.spark.java import java_home
     from frazil.spark.session import open_session, own_session, require_iceberg
 
 __all__ = [
     "ensure_callbacks",
+    "first_line",
     "java_exception_classes",
     "java_home",
     "jvm",
@@ -29,6 +30,7 @@ __all__ = [
 
 _MODULE_OF = {
     "ensure_callbacks": "frazil.spark.gateway",
+    "first_line": "frazil.spark.gateway",
     "java_exception_classes": "frazil.spark.gateway",
     "java_home": "frazil.spark.java",
     "jvm": "frazil.spark.gateway",

@@ -52,6 +52,12 @@ def java_exception_classes(error: Py4JJavaError) -> list[frozenset[str]]:
     return [frozenset(_type_names(throwable.getClass())) for throwable in _cause_chain(error.java_exception)]
 
 
+def first_line(error: Exception) -> str:
+    """What an error of Spark says before its stack trace."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 def _cause_chain(throwable: Any) -> Iterator[Any]:
     for _ in range(_CAUSES_MAX):
         if throwable is None:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from frazil.errors import CatalogUnavailable
-from frazil.protocol.commit import Held, Proceed, Proposal, Standing, TableObserved, judge
+from frazil.protocol.commit import Held, Proposal, Standing, TableObserved
 from frazil.protocol.layout import Former, Layout
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_sign
 from frazil.table.files import WrittenFile
+from frazil.table.refusal import CommitRefused, require_proceed
 
 
 class Fault(Enum):
@@ -30,10 +31,6 @@ class Fault(Enum):
     REPLY_LOST = "it lands, but an error is reported"
     DELAYED = "an error is reported, and it is tried again when `release` is called"
     ACKNOWLEDGED_ONLY = "success is reported, but nothing lands"
-
-
-class CommitRefused(RuntimeError):
-    """The table moved on between the look at it and the commit, or the proposal was judged out of place."""
 
 
 @dataclass(frozen=True)
@@ -226,9 +223,7 @@ class MemoryTable:
     def _land(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
         """Judges on one state of the table and swaps that very state for the next one, or nothing."""
         base = self._state
-        verdict = judge(self._observed(base, proposal.writer), proposal)
-        if not isinstance(verdict, Proceed):
-            raise CommitRefused(f"refused inside the commit: {verdict}")
+        require_proceed(self._observed(base, proposal.writer), proposal)
         self.before_swap()
         if self._state is not base:
             raise CommitRefused(f"{self._name} has changed since this commit was judged")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from pyiceberg.schema import Schema
 
+from frazil.table.evolve import Evolution, plan_evolution
+
 
 @dataclass(frozen=True)
 class TableWish:
@@ -22,3 +24,7 @@ class TableWish:
     """the columns that name a row, or * for all; none for a table that rows are only appended to"""
     evolves: bool = False
     """whether a table that is there is given columns that it lacks"""
+
+    def evolution(self, actual: Schema, *, can_widen: bool) -> Evolution:
+        """What a table of these columns is given; nothing without the wish."""
+        return plan_evolution(self.schema, actual, can_widen=can_widen) if self.evolves else Evolution()

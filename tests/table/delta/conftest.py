@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,18 +12,6 @@ from tests.table.delta.landing import Readers
 if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="session")
-def duck_delta() -> Iterator[duckdb.DuckDBPyConnection]:
-    import duckdb
-    from duckdb_extensions import import_extension
-
-    with duckdb.connect() as connection:
-        import_extension("delta")
-        connection.execute("LOAD delta")
-        connection.execute("SET TimeZone = 'UTC'")
-        yield connection
 
 
 @pytest.fixture(scope="session")
@@ -45,8 +32,8 @@ def delta_spark(spark: SparkSession) -> SparkSession:
 
 
 @pytest.fixture(scope="session")
-def readers(delta_spark: SparkSession, duck_delta: duckdb.DuckDBPyConnection) -> Readers:
-    return Readers(delta_spark, duck_delta)
+def readers(delta_spark: SparkSession, delta_duck: duckdb.DuckDBPyConnection) -> Readers:
+    return Readers(delta_spark, delta_duck)
 
 
 @pytest.fixture

@@ -19,18 +19,21 @@ from pyspark.sql import SparkSession
 from frazil.errors import CatalogUnavailable, ConfigError
 from frazil.pipeline.partition import parse_partition
 from frazil.pipeline.terms import quoted
+from frazil.spark import first_line
 from frazil.table.delta.contents import DeltaContents
 from frazil.table.delta.features import require_keeping
 from frazil.table.delta.merge import Merger
 from frazil.table.delta.schema import write_schema
 from frazil.table.delta.settings import new_table_configuration
 from frazil.table.delta.table import DeltaLakeTable
-from frazil.table.evolve import Evolution, plan_evolution
+from frazil.table.evolve import Evolution
 from frazil.table.iceberg.schema import require_compatible, require_same_partition
 from frazil.table.wish import TableWish
 
 log = structlog.get_logger()
 
+_WIDENS = False
+"""Delta widens types by a feature that delta-rs does not write, so they stay as they are."""
 _AMBIGUOUS = frozenset("#?%\\")
 
 
@@ -66,7 +69,7 @@ class DeltaLake:
                 raise CatalogUnavailable(f"{wish.name} was created but cannot be found")
         self._enter(wish.name)
         table = self._table(wish.name)
-        if evolution := _evolution(wish, table.columns().schema):
+        if wish.evolves and (evolution := wish.evolution(table.schema(), can_widen=_WIDENS)):
             self._evolve(wish, table, evolution)
         return table
 
@@ -78,7 +81,7 @@ class DeltaLake:
             return False
         table.require_writable(table.loaded(), only_appends=not wish.keys)
         columns = table.columns()
-        evolved = _evolution(wish, columns.schema).of(columns.schema)
+        evolved = wish.evolution(columns.schema, can_widen=_WIDENS).of(columns.schema)
         require_compatible(wish.name, wish.schema, evolved)
         if wish.partition:
             spec = parse_partition(wish.partition, wish.schema)
@@ -139,7 +142,7 @@ class DeltaLake:
             yield self._spark
         except (Py4JJavaError, PySparkException) as error:
             raise CatalogUnavailable(
-                f"{name} could not be looked up in Spark's catalog: {str(error).splitlines()[0]}",
+                f"{name} could not be looked up in Spark's catalog: {first_line(error)}",
                 "give table.path, or set the catalog up in [spark] conf",
             ) from error
 
@@ -148,11 +151,6 @@ class DeltaLake:
 
     def _load(self, name: str) -> DeltaTable:
         return DeltaTable(_uri(self._path(name)))
-
-
-def _evolution(wish: TableWish, actual: Schema) -> Evolution:
-    """Delta widens types by a feature that delta-rs does not write, so they stay as they are."""
-    return plan_evolution(wish.schema, actual, can_widen=False) if wish.evolves else Evolution()
 
 
 def _path_in_catalog(spark: SparkSession, name: str) -> str:

@@ -32,12 +32,9 @@ from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import TableSection
 from frazil.protocol.commit import (
     Held,
-    Proceed,
     Proposal,
     Standing,
     TableObserved,
-    Verdict,
-    judge,
 )
 from frazil.protocol.layout import Layout
 from frazil.protocol.register import Register
@@ -51,18 +48,12 @@ from frazil.table.delta.register import app_id, from_numbers, state_number, to_n
 from frazil.table.delta.schema import Columns, read_columns
 from frazil.table.delta.settings import write_settings
 from frazil.table.files import STAGED_FOLDER, WriteTarget, WrittenFile, writer_in_names
+from frazil.table.refusal import require_proceed
 from frazil.table.storage import files_below, name_of
 
 log = structlog.get_logger()
 
 Load = Callable[[], DeltaTable]
-
-
-class CommitRefused(Exception):
-    """Raised instead of sending a commit that must not land."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(repr(verdict))
 
 
 class DeltaLakeTable:
@@ -90,9 +81,7 @@ class DeltaLakeTable:
 
     def commit(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
         table = self._load_table()
-        verdict = judge(self._observed(table, proposal.writer), proposal)
-        if not isinstance(verdict, Proceed):
-            raise CommitRefused(verdict)
+        require_proceed(self._observed(table, proposal.writer), proposal)
         if any(file.is_staged for file in files) or (proposal.replaces and not files):
             return self._merge(table, proposal, files)
         version = table.version() + 1

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyiceberg.schema import Schema
 from pyspark.sql import SparkSession
 
 from frazil.errors import CatalogUnavailable, ConfigError
@@ -20,7 +19,6 @@ from frazil.pipeline.schema import format_version_needed
 from frazil.pipeline.sort import parse_sort
 from frazil.pipeline.spec import CatalogSection
 from frazil.spark import java_exception_classes, jvm
-from frazil.table.evolve import Evolution, plan_evolution
 from frazil.table.iceberg.contents import IcebergContents
 from frazil.table.iceberg.keys import grow_partition_fields, needs_plain_spec, require_deletes, require_same_keys
 from frazil.table.iceberg.schema import (
@@ -106,7 +104,7 @@ class IcebergCatalog:
             if not self.fits(wish):
                 raise CatalogUnavailable(f"{wish.name} was created but cannot be found ({self.address})")
         table = self._table(wish.name)
-        if evolution := _evolution(wish, table.schema()):
+        if wish.evolves and (evolution := wish.evolution(table.schema(), can_widen=True)):
             with self._answering(f"asked to evolve {wish.name}"):
                 table.evolve(evolution)
         return table
@@ -122,15 +120,15 @@ class IcebergCatalog:
         if table is None:
             return False
         columns = table.schema()
-        require_compatible(wish.name, wish.schema, _evolution(wish, columns).of(columns))
+        require_compatible(wish.name, wish.schema, wish.evolution(columns, can_widen=True).of(columns))
         if wish.partition:
-            require_same_partition(wish.name, spec, wish.schema, table.partition_spec(), table.schema())
+            require_same_partition(wish.name, spec, wish.schema, table.partition_spec(), columns)
         if wish.sort:
-            require_same_sort(wish.name, order, wish.schema, table.sort_order(), table.schema())
+            require_same_sort(wish.name, order, wish.schema, table.sort_order(), columns)
         if wish.keys:
             require_deletes(wish.name, table.loaded().operations().current().formatVersion())
-            require_possible(wish.keys, table.schema())
-            require_same_keys(wish.name, wish.keys, table.schema())
+            require_possible(wish.keys, columns)
+            require_same_keys(wish.name, wish.keys, columns)
         return True
 
     def contents(self, name: str) -> IcebergContents | None:
@@ -184,10 +182,6 @@ class IcebergCatalog:
             f"{what} ({self._section.type} catalog at {self._uri}): {_first_line(error)}",
             "check that the address is right, that the catalog is up, and that nobody holds a lock on it",
         )
-
-
-def _evolution(wish: TableWish, actual: Schema) -> Evolution:
-    return plan_evolution(wish.schema, actual, can_widen=True) if wish.evolves else Evolution()
 
 
 def _properties(wish: TableWish) -> dict[str, str]:

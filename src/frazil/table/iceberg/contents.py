@@ -17,7 +17,7 @@ from frazil.errors import StorageUnavailable, TableDamaged
 from frazil.pipeline.terms import quoted
 from frazil.protocol.register import Register
 from frazil.protocol.verify import SnapshotSeen, TableSeen
-from frazil.spark import java_exception_classes, jvm
+from frazil.spark import first_line, java_exception_classes, jvm
 from frazil.table.contents import DATA_FILE, ReferencedFile
 from frazil.table.iceberg.table import REGISTER_PROPERTY, IcebergTable
 
@@ -98,9 +98,8 @@ class IcebergContents:
         try:
             yield from self._entries()
         except (Py4JJavaError, PySparkException) as error:
-            telling = str(error).strip().splitlines()[0]
             raise StorageUnavailable(
-                f"{self._name}: the files of snapshot {self.snapshot_id} could not be listed: {telling}",
+                f"{self._name}: the files of snapshot {self.snapshot_id} could not be listed: {first_line(error)}",
                 "its snapshot may have expired meanwhile: try again",
             ) from error
 

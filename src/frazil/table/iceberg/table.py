@@ -33,13 +33,10 @@ from frazil.pipeline.spec import TableSection
 from frazil.protocol.commit import (
     Held,
     Lookup,
-    Proceed,
     Proposal,
     Sign,
     Standing,
     TableObserved,
-    Verdict,
-    judge,
 )
 from frazil.protocol.layout import Former, Layout
 from frazil.protocol.register import Register
@@ -51,6 +48,7 @@ from frazil.table.iceberg.former import former
 from frazil.table.iceberg.keys import change_target, whole_row_target
 from frazil.table.iceberg.leftovers import referenced_paths, unreferenced_metadata
 from frazil.table.iceberg.settings import data_location, with_delete_settings, with_settings
+from frazil.table.refusal import require_proceed
 from frazil.table.storage import files_below
 
 log = structlog.get_logger()
@@ -62,16 +60,6 @@ _STORAGE_PREFIXES = ("s3.", "gcs.", "adls.", "hdfs.", "client.", "py-io-impl")
 
 Load = Callable[[], Any]
 Unavailable = Callable[[str, Py4JError], CatalogUnavailable]
-
-
-class CommitRefused(Exception):
-    """Raised inside a commit that must not land.
-
-    It has to be an exception: to a validator that returns false Iceberg answers by cleaning up.
-    """
-
-    def __init__(self, verdict: Verdict) -> None:
-        super().__init__(repr(verdict))
 
 
 class IcebergTable:
@@ -356,9 +344,7 @@ class Guard:
         self._observe = observe
 
     def validate(self, _ancestors: object) -> bool:
-        verdict = judge(self._observe(), self._proposal)
-        if not isinstance(verdict, Proceed):
-            raise CommitRefused(verdict)
+        require_proceed(self._observe(), self._proposal)
         return True
 
     def errorMessage(self) -> str:  # noqa: N802  # the name is Iceberg's
