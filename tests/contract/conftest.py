@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
@@ -263,7 +264,10 @@ class DeltaStage(_Real):
         self._wish = TableWish("orders", parse_schema("id BIGINT"))
         self._lake = DeltaLake({"orders": str(self._path)})
         self._section = TableSection(format="delta", name="orders", path=str(self._path))
-        self.table = self._lake.open(self._wish)
+        self.table = self._open()
+
+    def _open(self) -> Any:
+        return self._lake.open(self._wish)
 
     def write_changes(self, *ids: int) -> list[WrittenFile]:
         pytest.skip("changes of a Delta table land by MERGE: tests/table/test_delta_merge.py")
@@ -292,13 +296,16 @@ class DeltaStage(_Real):
 
     def recreate(self) -> None:
         shutil.rmtree(self._path)
-        self._lake.open(self._wish)
+        self._open()
 
     def alter(self, what: str) -> None:
-        from deltalake.schema import Field
-
         if what != "schema":
             pytest.skip(f"a Delta table's {what} is not altered")
+        self._add_column()
+
+    def _add_column(self) -> None:
+        from deltalake.schema import Field
+
         self._load().alter.add_columns([Field("more", "string")])
 
     def forget_former_layouts(self) -> None:
@@ -310,15 +317,78 @@ class DeltaStage(_Real):
         return DeltaTable(self._path)
 
 
+class WidenedStage(DeltaStage):
+    """A Delta table whose types were widened; delta-rs writes to none, so others write to the log itself."""
+
+    def _open(self) -> Any:
+        from frazil.pipeline.schema import parse_schema
+
+        self._lake.open(replace(self._wish, schema=parse_schema("id INT")))
+        return self._lake.open(replace(self._wish, evolves=True))
+
+    def append_foreign(self) -> None:
+        import pyarrow as pa
+
+        self._put("WRITE", {}, self._add(pa.table({"id": pa.array([-1], pa.int64())})))
+
+    def compact_and_expire(self) -> None:
+        import pyarrow.parquet as pq
+
+        live = {Path(path).name: path for path in self._load().file_uris()}
+        gone = [{"remove": {"path": name, "dataChange": False}} for name in live]
+        if live:
+            self._put("OPTIMIZE", {}, *gone, self._add(pq.read_table(list(live.values()))))
+        self._load().create_checkpoint()
+        for version in range(self._load().version()):
+            (self._path / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
+
+    def roll_back(self) -> None:
+        """By one version, which added files."""
+        head = self._load().version()
+        actions = map(json.loads, (self._path / "_delta_log" / f"{head:020d}.json").read_text().splitlines())
+        adds = [action["add"]["path"] for action in actions if "add" in action]
+        gone = [{"remove": {"path": path, "dataChange": True}} for path in adds]
+        self._put("RESTORE", {"version": head - 1}, *gone)
+
+    def _add_column(self) -> None:
+        table = self._load()
+        schema = json.loads(table.schema().to_json())
+        schema["fields"].append({"name": "more", "type": "string", "nullable": True, "metadata": {}})
+        told = {
+            "id": str(table.metadata().id),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(schema),
+            "partitionColumns": [],
+            "configuration": table.metadata().configuration,
+        }
+        self._put("ADD COLUMNS", {}, {"metaData": told})
+
+    def _add(self, rows: Any) -> dict[str, Any]:
+        import pyarrow.parquet as pq
+
+        path = self._path / f"{uuid.uuid4()}.parquet"
+        pq.write_table(rows, path)
+        told = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 0}
+        return {"add": {**told, "dataChange": True, "stats": json.dumps({"numRecords": rows.num_rows})}}
+
+    def _put(self, operation: str, parameters: dict[str, Any], *actions: dict[str, Any]) -> None:
+        said = {"timestamp": 0, "operation": operation, "operationParameters": parameters}
+        lines = map(json.dumps, [{"commitInfo": said}, *actions])
+        with (self._path / "_delta_log" / f"{self._load().version() + 1:020d}.json").open("x") as file:
+            file.write("\n".join(lines))
+
+
 _REAL = [pytest.param(kind, marks=pytest.mark.real) for kind in ("iceberg", "iceberg-rest")]
 
 
-@pytest.fixture(params=["memory", "delta", *_REAL])
+@pytest.fixture(params=["memory", "delta", "delta-widened", *_REAL])
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
     if request.param == "memory":
         return MemoryStage()
     if request.param == "delta":
         return DeltaStage(tmp_path)
+    if request.param == "delta-widened":
+        return WidenedStage(tmp_path)
     from frazil.pipeline.spec import CatalogSection
 
     name = f"c{abs(hash(str(tmp_path))):x}"

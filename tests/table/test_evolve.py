@@ -11,7 +11,9 @@ from deltalake import DeltaTable
 from frazil.errors import SchemaMismatch
 from frazil.pipeline.schema import parse_schema, render_schema
 from frazil.table.delta import DeltaLake
+from frazil.table.delta.evolve import TYPE_CHANGES
 from frazil.table.evolve import plan_evolution
+from frazil.table.refusal import CommitRefused
 from frazil.table.wish import TableWish
 
 BEFORE = "id INT, name STRING, price FLOAT, amount DECIMAL(10,2)"
@@ -61,13 +63,52 @@ def test_a_delta_table_is_given_new_columns_by_a_version_of_metadata(tmp_path: P
     assert DeltaTable(tmp_path / "orders").version() == 1, "there is nothing left to add"
 
 
-def test_a_delta_table_does_not_widen(tmp_path: Path) -> None:
-    """SCHEMA-07: Delta has a feature for it that delta-rs does not write; expected and actual are told."""
+def test_a_delta_table_is_given_wider_types_and_new_columns_in_one_version(tmp_path: Path) -> None:
+    """SCHEMA-04, SCHEMA-06, SCHEMA-07, TEST-13: only when asked for; what is no wider is refused."""
     lake = DeltaLake({"orders": str(tmp_path / "orders")})
-    lake.open(wish("id INT", evolves=False))
-    with pytest.raises(SchemaMismatch, match="column id is long as declared, but int in the table") as told:
-        lake.open(wish("id BIGINT", evolves=True))
-    assert (told.value.expected, told.value.actual) == ("id BIGINT", "id INT")
+    lake.open(wish(BEFORE, evolves=False, partition=["id"]))
+    grown = "id BIGINT, name STRING, price DOUBLE, amount DECIMAL(12,2), more TIMESTAMP_NTZ"
+    with pytest.raises(SchemaMismatch, match="column id is long as declared, but int in the table"):
+        lake.open(wish(grown, evolves=False))
+    assert lake.fits(wish(grown, evolves=True))
+    assert DeltaTable(tmp_path / "orders").version() == 0, "nothing was written"
+
+    table = lake.open(wish(grown, evolves=True))
+    assert render_schema(table.schema()) == render_schema(parse_schema(grown))
+    loaded = DeltaTable(tmp_path / "orders")
+    assert (loaded.version(), loaded.metadata().partition_columns) == (1, ["id"])
+    features = {"typeWidening", "timestampNtz"}
+    assert features == set(loaded.protocol().reader_features or []) < set(loaded.protocol().writer_features or [])
+    changes = {field.name: field.metadata.get(TYPE_CHANGES) for field in loaded.schema().fields}
+    assert (changes["id"], changes["name"]) == ([{"toType": "long", "fromType": "integer"}], None)
+
+    lake.open(wish(grown, evolves=True))
+    assert DeltaTable(tmp_path / "orders").version() == 1, "there is nothing left to do"
+    with pytest.raises(SchemaMismatch, match="column price is string as declared"):
+        lake.open(wish("id INT, name STRING, price STRING", evolves=True))
+
+
+def test_what_a_column_was_is_not_forgotten_when_another_is_added(tmp_path: Path) -> None:
+    """SCHEMA-03, SCHEMA-04: readers of older files rest on it; wider once more is one change more."""
+    lake = DeltaLake({"orders": str(tmp_path / "orders")})
+    for declared in ("amount DECIMAL(4,2)", "amount DECIMAL(6,2)", "amount DECIMAL(6,2), more STRING"):
+        lake.open(wish(declared, evolves=True))
+    lake.open(wish("amount DECIMAL(8,2), more STRING, last INT", evolves=True))
+    amount = DeltaTable(tmp_path / "orders").schema().fields[0]
+    assert [each["toType"] for each in amount.metadata[TYPE_CHANGES]] == ["decimal(6,2)", "decimal(8,2)"]
+    assert [each["fromType"] for each in amount.metadata[TYPE_CHANGES]] == ["decimal(4,2)", "decimal(6,2)"]
+
+
+def test_a_delta_table_that_was_altered_meanwhile_is_looked_at_again(tmp_path: Path) -> None:
+    """SCHEMA-04, FAULT-41: two starts that widen the same table make one version, and the loser may try again."""
+    lake = DeltaLake({"orders": str(tmp_path / "orders")})
+    table = lake.open(wish("id INT", evolves=False))
+    stale = DeltaTable(tmp_path / "orders")
+    lake.open(wish("id BIGINT", evolves=True))
+    table._load_table = lambda: stale
+    with pytest.raises(CommitRefused, match="version 1 is there"):
+        table.evolve(plan_evolution(parse_schema("id BIGINT"), parse_schema("id INT"), can_widen=True))
+    assert DeltaTable(tmp_path / "orders").version() == 1
 
 
 @pytest.mark.real

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from frazil.errors import ConfigError, StorageUnavailable
 from frazil.pipeline.terms import quoted
 from frazil.spark import first_line, own_session
-from frazil.table.delta import DeltaLakeTable, live_files
+from frazil.table.delta import DeltaLakeTable, live_sizes
 
 RETENTION_FLOOR_H = 168
 """A week, as Delta's own: readers and writers of older versions are then done."""
@@ -60,7 +60,7 @@ def optimize(
     spark: SparkSession, table: DeltaLakeTable, *, z_order: Sequence[str], target_bytes: int, min_files: int
 ) -> Optimized:
     """Packs small files together, or clusters all rows by columns; too few files are left alone."""
-    sizes = [size for _, size, _ in live_files(table.loaded())]
+    sizes = live_sizes(table.loaded())
     count = len(sizes) if z_order else sum(size < target_bytes for size in sizes)
     if count < min_files:
         why = f"{count} small files are fewer than {min_files}, and left alone"

@@ -38,10 +38,9 @@ def require(
         "collations-preview",
         "domainMetadata",
         "icebergCompatV2",
-        "identityColumns",
         "inCommitTimestamp",
         "rowTracking",
-        "typeWidening",
+        "typeWidening-preview",
         "vacuumProtocolCheck",
         "somethingOfTheFuture",
     ],
@@ -53,7 +52,7 @@ def test_a_table_with_a_feature_that_frazil_does_not_follow_is_refused_by_its_na
 
 def test_features_that_frazil_follows_are_written() -> None:
     require("appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors")
-    require("generatedColumns", "invariants", "timestampNtz", "v2Checkpoint")
+    require("generatedColumns", "identityColumns", "invariants", "timestampNtz", "typeWidening", "v2Checkpoint")
     for version in range(1, 7):
         require(version=version)
 

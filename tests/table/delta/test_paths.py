@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake.transaction import AddAction
 
-from frazil.errors import CommitConflict, TableChanged
+from frazil.table.delta.version_file import spelled
 from tests.table.delta.landing import Landing
 
 WORDS = [
@@ -41,17 +42,36 @@ def test_files_with_strange_names_are_found_looked_at_and_replaced(folder: Path)
     assert landing.delta().count() == 3
 
 
-def test_a_file_whose_path_delta_rs_cannot_spell_is_not_left_behind_in_silence(folder: Path) -> None:
+@pytest.mark.parametrize("is_cleaned_up", [False, True])
+def test_a_file_whose_path_delta_rs_spells_otherwise_is_replaced_under_its_own(
+    folder: Path, is_cleaned_up: bool
+) -> None:
     """Spark leaves letters beyond ASCII as they are, delta-rs does not: its remove would be of no file at all."""
     landing = Landing(folder, "id BIGINT, word STRING", ["word"])
     rows = pa.table({"id": pa.array([1], pa.int64()), "word": ["é"]})
     landing.land(rows)
     newest = max((folder / "_delta_log").glob("*.json"))
     newest.write_text(newest.read_text().replace("word=%25C3%25A9", "word=é"))
-    with pytest.raises(CommitConflict) as refused:
-        landing.commit(landing.write(rows), replaces=True)
-    assert isinstance(refused.value.__cause__, TableChanged)
-    assert "word=é" in str(refused.value.__cause__)
+    if is_cleaned_up:
+        landing.delta().create_checkpoint()
+        for file in (folder / "_delta_log").glob("*.json"):
+            file.unlink()
+    files = landing.write(rows)
+    landing.commit(files, replaces=True)
+    (live,) = landing.contents().files()
+    assert live.path == files[0].path
+    assert landing.delta().version() == 3
+
+
+def test_paths_are_spelled_in_the_log_as_delta_rs_spells_them(folder: Path) -> None:
+    """FILE-10: a file that one of the two added can be removed by the other."""
+    path = "".join(map(chr, range(1, 128))) + "é日\U0010ffff"
+    landing = Landing(folder, "id BIGINT")
+    landing.delta().create_write_transaction(
+        [AddAction(path, 1, {}, 0, True, "{}")], mode="append", schema=landing.delta().schema()
+    )
+    (told,) = landing.added()
+    assert told["path"] == spelled(path)
 
 
 def test_one_table_has_one_layout_however_often_it_is_looked_at(folder: Path) -> None:

@@ -2,8 +2,8 @@
 
 from frazil.table.delta.contents import DeltaContents
 from frazil.table.delta.lake import DeltaLake
-from frazil.table.delta.live import live_files
+from frazil.table.delta.live import live_sizes
 from frazil.table.delta.schema import write_schema
 from frazil.table.delta.table import DeltaLakeTable
 
-__all__ = ["DeltaContents", "DeltaLake", "DeltaLakeTable", "live_files", "write_schema"]
+__all__ = ["DeltaContents", "DeltaLake", "DeltaLakeTable", "live_sizes", "write_schema"]

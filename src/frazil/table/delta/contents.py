@@ -16,7 +16,7 @@ from pyiceberg.io import load_file_io
 from frazil.errors import CatalogUnavailable, StorageUnavailable
 from frazil.protocol.verify import COPIED, SnapshotSeen, TableSeen
 from frazil.table.contents import DATA_FILE, ReferencedFile
-from frazil.table.delta.live import live_files
+from frazil.table.delta.live import hidden_rows, live_files
 from frazil.table.delta.log import Log, Version, log_file
 from frazil.table.delta.table import DeltaLakeTable, read_register
 
@@ -80,7 +80,7 @@ class DeltaContents:
             # What a RESTORE brings back was added before.
             for add in version.adds if version.operation != "RESTORE" else []:
                 added_by.setdefault(_path(add), version.number)
-        for path, size, rows in live_files(self._table):
+        for path, size, rows in live_files(self._table, self._log):
             yield ReferencedFile(
                 DATA_FILE, f"{self._owner.uri}/{path}", size, rows, (added_by.get(path, _BEFORE_THE_LOG),)
             )
@@ -142,7 +142,8 @@ class DeltaContents:
         if oldest.number == 0:
             return {}
         try:
-            state = {path: rows for path, _, rows in live_files(self._owner.loaded(oldest.number))}
+            table = self._owner.loaded(oldest.number)
+            state = {path: rows for path, _, rows in live_files(table, Log(self._owner.uri, oldest.number))}
         except CatalogUnavailable:
             return {}
         for action in oldest.adds:
@@ -158,5 +159,4 @@ def _path(action: Mapping[str, Any]) -> str:
 def _rows(add: Mapping[str, Any]) -> int:
     """Those that a deletion vector does not hide."""
     stats = json.loads(add.get("stats") or "{}")
-    hidden = (add.get("deletionVector") or {}).get("cardinality", 0)
-    return int(stats.get("numRecords", 0)) - int(hidden)
+    return int(stats.get("numRecords", 0)) - hidden_rows(add)

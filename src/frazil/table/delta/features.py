@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from deltalake.table import ProtocolVersions
+
 from frazil.errors import ConfigError
 
+WIDENS = "delta.enableTypeWidening"
+MAX_COLUMN_ID = "delta.columnMapping.maxColumnId"
 TXN_RETENTION = "delta.setTransactionRetentionDuration"
 
 _LEGACY = {
@@ -24,14 +28,21 @@ _FOLLOWED = {
     "columnMapping",
     "deletionVectors",
     "generatedColumns",
+    "identityColumns",
     "invariants",
     "timestampNtz",
+    "typeWidening",
     "v2Checkpoint",
     "variantType",
 }
-"""Columns of types that frazil does not write are refused one by one; delta-rs lists variants unasked."""
-_BROUGHT_ALONG = {"identityColumns"}
-"""By versions below 7, used or not."""
+"""Columns of types that frazil does not write are refused one by one, and identities; delta-rs lists variants
+unasked."""
+_NOT_BY_DELTA_RS = {"identityColumns", "typeWidening"}
+"""Tables that list these are read by delta-rs, and not written to."""
+_OF_READERS = {2: {"columnMapping"}}
+"""What a reader version stands for; writers have to know it, too."""
+_LISTING = (3, 7)
+"""The versions of readers and writers from which on features are listed."""
 _CONSTRAINT = "delta.constraints."
 _INVARIANT = "delta.invariants"
 _IDENTITY = "delta.identity.start"
@@ -85,6 +96,39 @@ def require_writable(
         )
 
 
+def is_by_delta_rs(protocol: ProtocolVersions) -> bool:
+    """Whether delta-rs writes versions of such a table."""
+    return not _NOT_BY_DELTA_RS & set(protocol.writer_features or [])
+
+
+def with_features(protocol: ProtocolVersions, needed: set[str]) -> dict[str, Any] | None:
+    """The protocol with features that readers have to know; None if it has them."""
+    readers, writers = _listed(protocol)
+    if needed <= readers & writers:
+        return None
+    return {
+        "minReaderVersion": _LISTING[0],
+        "minWriterVersion": _LISTING[1],
+        "readerFeatures": sorted(readers | needed),
+        "writerFeatures": sorted(writers | needed),
+    }
+
+
+def _listed(protocol: ProtocolVersions) -> tuple[set[str], set[str]]:
+    """Of readers and of writers; whatever the versions stood for may have been used, so it is listed."""
+    readers, writers = set(protocol.reader_features or []), set(protocol.writer_features or [])
+    if protocol.min_writer_version < _LISTING[1]:
+        writers = _up_to(protocol.min_writer_version, _LEGACY)
+    if protocol.min_reader_version < _LISTING[0]:
+        readers = _up_to(protocol.min_reader_version, _OF_READERS) & writers
+        writers -= _up_to(_LISTING[0], _OF_READERS) - readers
+    return readers, writers
+
+
+def _up_to(version: int, features: Mapping[int, set[str]]) -> set[str]:
+    return {name for number, names in features.items() if number <= version for name in names}
+
+
 def _unfollowed_features(
     writer_version: int,
     writer_features: list[str] | None,
@@ -93,8 +137,7 @@ def _unfollowed_features(
 ) -> Iterator[str]:
     used = set(writer_features or [])
     if writer_version < 7:
-        used = {name for version, names in _LEGACY.items() if version <= writer_version for name in names}
-        used -= _BROUGHT_ALONG
+        used = _up_to(writer_version, _LEGACY)
     yield from sorted(used - _FOLLOWED)
     for key in sorted(configuration):
         if key.startswith(_CONSTRAINT):

@@ -11,8 +11,8 @@ import structlog
 from deltalake import CommitProperties, DeltaTable
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from obstore.exceptions import BaseError
 from py4j.protocol import Py4JJavaError
-from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -28,12 +28,11 @@ from frazil.table.delta.settings import new_table_configuration
 from frazil.table.delta.table import DeltaLakeTable
 from frazil.table.evolve import Evolution
 from frazil.table.iceberg.schema import require_compatible, require_same_partition
+from frazil.table.refusal import CommitRefused
 from frazil.table.wish import TableWish
 
 log = structlog.get_logger()
 
-_WIDENS = False
-"""Delta widens types by a feature that delta-rs does not write, so they stay as they are."""
 _AMBIGUOUS = frozenset("#?%\\")
 
 
@@ -69,8 +68,8 @@ class DeltaLake:
                 raise CatalogUnavailable(f"{wish.name} was created but cannot be found")
         self._enter(wish.name)
         table = self._table(wish.name)
-        if wish.evolves and (evolution := wish.evolution(table.schema(), can_widen=_WIDENS)):
-            self._evolve(wish, table, evolution)
+        if wish.evolves and (evolution := wish.evolution(table.schema(), can_widen=True)):
+            self._evolve(table, evolution)
         return table
 
     def fits(self, wish: TableWish) -> bool:
@@ -81,7 +80,7 @@ class DeltaLake:
             return False
         table.require_writable(table.loaded(), only_appends=not wish.keys)
         columns = table.columns()
-        evolved = wish.evolution(columns.schema, can_widen=_WIDENS).of(columns.schema)
+        evolved = wish.evolution(columns.schema, can_widen=True).of(columns.schema)
         require_compatible(wish.name, wish.schema, evolved)
         if wish.partition:
             spec = parse_partition(wish.partition, wish.schema)
@@ -108,16 +107,16 @@ class DeltaLake:
                 f"{wish.name} could not be created: {error}", "check that you may write to the folder"
             ) from error
 
-    def _evolve(self, wish: TableWish, table: DeltaLakeTable, evolution: Evolution) -> None:
-        """One version of metadata alone."""
-        told, _ = write_schema(wish.name, Schema(*evolution.of(Schema()).fields), [])
+    def _evolve(self, table: DeltaLakeTable, evolution: Evolution) -> None:
+        names = [each.name for each in (*evolution.adds, *evolution.widens)]
         try:
-            table.loaded().alter.add_columns(DeltaSchema.from_json(told).fields)
-        except (DeltaError, OSError) as error:
+            table.evolve(evolution)
+        except (DeltaError, OSError, BaseError, CommitRefused) as error:
             raise CatalogUnavailable(
-                f"{wish.name} could not be given new columns: {error}", "ALTER TABLE … ADD COLUMNS, and start again"
+                f"{table.name} could not be given the columns {', '.join(names)}: {error}",
+                "ALTER TABLE … in Spark, and start again",
             ) from error
-        log.info("schema evolved", table=wish.name, columns=[each.name for each in evolution.adds])
+        log.info("schema evolved", table=table.name, columns=names)
 
     def _path(self, name: str) -> str:
         if name not in self._paths:

@@ -104,15 +104,15 @@ class Log:
     """A table's past from one version back, newest first, as far as its log goes back."""
 
     def __init__(self, uri: str, head: int) -> None:
-        self._uri = uri
-        self._head = head
+        self.uri = uri
+        self.head = head
         self._io = load_file_io({}, uri)
         self._known: list[Version] = []
 
     def versions(self) -> Iterator[Version]:
-        for back in range(self._head + 1):
+        for back in range(self.head + 1):
             if back == len(self._known):
-                version = self._read(self._head - back)
+                version = self._read(self.head - back)
                 if version is None:
                     return
                 self._known.append(version)
@@ -180,7 +180,7 @@ class Log:
     def _read(self, number: int) -> Version | None:
         """None if the log no longer has it."""
         try:
-            with self._io.new_input(log_file(self._uri, number)).open() as stream:
+            with self._io.new_input(log_file(self.uri, number)).open() as stream:
                 actions = [json.loads(line) for line in stream.read().splitlines() if line]
         except FileNotFoundError:
             return None

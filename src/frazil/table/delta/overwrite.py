@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.transaction import RemoveAction
 
-from frazil.errors import TableChanged
-from frazil.table.delta.live import hidden_rows
-from frazil.table.storage import name_of
+from frazil.table.delta.features import is_by_delta_rs
+from frazil.table.delta.live import has_deletion_vectors
+from frazil.table.delta.log import Action, Log
+from frazil.table.delta.state import live_adds
+from frazil.table.delta.version_file import Removal
 
 Partition = Mapping[str, str | None]
 """The values of a file's partition columns, as the log spells them."""
 
 
-def removes(table: DeltaTable, partitions: Sequence[Partition] | None, now_ms: int) -> Iterator[RemoveAction]:
-    """Removes every live file of the partitions, or of the whole table if None are given."""
+def removals(table: DeltaTable, log: Log, partitions: Sequence[Partition] | None) -> list[Removal]:
+    """Every live file of the partitions, or of the whole table if None are given."""
     if partitions == []:
-        return
-    hidden = hidden_rows(table)
-    for live in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        if partitions is None or any(_is_in(live, partition) for partition in partitions):
-            _require_removable(live["path"], hidden)
-            yield RemoveAction(unquote(live["path"]), True, now_ms, live["size_bytes"])
+        return []
+    live = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    gone = [
+        Removal(each["path"], each["size_bytes"])
+        for each in live
+        if partitions is None or any(_is_in(each, partition) for partition in partitions)
+    ]
+    is_plain = is_by_delta_rs(table.protocol()) and not has_deletion_vectors(table)
+    if is_plain and all(each.is_for_delta_rs for each in gone):
+        return gone
+    told = live_adds(log, [each.path for each in gone])
+    return [_as_told(each, told[each.path]) for each in gone]
 
 
-def _require_removable(path: str, hidden: Mapping[str, int]) -> None:
-    """delta-rs encodes letters beyond ASCII, and names no deletion vector: such files would stay."""
-    if name_of(unquote(path)) in hidden:
-        raise TableChanged(
-            f"{path} cannot be replaced: it has a deletion vector, and delta-rs removes only files without one",
-            "REORG TABLE … APPLY (PURGE) in Spark, and start again",
-        )
-    if not path.isascii():
-        raise TableChanged(
-            f"{path} cannot be removed: whoever added it spelled its path in another way than delta-rs does",
-            "DELETE the rows of its partition in Spark; frazil then goes on",
-        )
+def _as_told(removal: Removal, add: Action) -> Removal:
+    values, vector = add["partitionValues"], add.get("deletionVector")
+    return replace(removal, partition_values=values, deletion_vector=vector or None)
 
 
 def _is_in(live: Mapping[str, Any], partition: Partition) -> bool:

@@ -47,8 +47,8 @@ from frazil.pipeline.partition import parse_partition
 from frazil.table.files import StoredAs
 
 GENERATED = "delta.generationExpression"
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
-_PHYSICAL_ID = "delta.columnMapping.id"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
+PHYSICAL_ID = "delta.columnMapping.id"
 
 _SIMPLE: dict[str, IcebergType] = {
     "string": StringType(),
@@ -139,7 +139,7 @@ def read_columns(
         )
     )
     _require_spellable(table, schema, spec)
-    keys = {each["name"]: each["metadata"][_PHYSICAL_NAME] if is_mapped else each["name"] for each in told}
+    keys = {each["name"]: each["metadata"][PHYSICAL_NAME] if is_mapped else each["name"] for each in told}
     return Columns(schema, spec, reading.stored, tuple(keys[name] for name in partition_columns))
 
 
@@ -228,7 +228,7 @@ class _Reading:
         field_id, name = next(self._ids), told["name"]
         if self._is_mapped:
             metadata = told["metadata"]
-            self.stored[field_id] = StoredAs(metadata[_PHYSICAL_NAME], metadata[_PHYSICAL_ID])
+            self.stored[field_id] = StoredAs(metadata[PHYSICAL_NAME], metadata[PHYSICAL_ID])
         kind = self._type(path, field_id, name, told["type"])
         return NestedField(field_id, name, kind, required=not told["nullable"])
 

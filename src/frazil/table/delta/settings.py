@@ -32,6 +32,11 @@ def new_table_configuration(wish: Mapping[str, str]) -> dict[str, str]:
     return {**_DEFAULTS, **wish}
 
 
+def checkpoint_interval(configuration: Mapping[str, str | None]) -> int:
+    """After how many versions the next checkpoint is due."""
+    return int(configuration.get(CHECKPOINT_INTERVAL) or _DEFAULTS[CHECKPOINT_INTERVAL])
+
+
 def write_settings(
     target: WriteTarget, wish: TableSection, columns: Columns, configuration: Mapping[str, str | None]
 ) -> WriteTarget:

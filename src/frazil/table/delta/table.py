@@ -18,11 +18,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 
@@ -40,13 +41,16 @@ from frazil.protocol.layout import Layout
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, CommitRecord, read_held, read_sign
 from frazil.table.delta.actions import add_action
-from frazil.table.delta.features import is_mapped, require_writable, rules
+from frazil.table.delta.evolve import evolve_actions, new_columns
+from frazil.table.delta.features import is_by_delta_rs, is_mapped, require_writable, rules
 from frazil.table.delta.log import PLAN, PLANNED_IN, REGISTER, Log
 from frazil.table.delta.merge import Merge, Merger
-from frazil.table.delta.overwrite import removes
+from frazil.table.delta.overwrite import removals
 from frazil.table.delta.register import app_id, from_numbers, state_number, to_numbers, written_ahead
 from frazil.table.delta.schema import Columns, read_columns
 from frazil.table.delta.settings import write_settings
+from frazil.table.delta.version_file import Removal, commit_info, put_version, tend, write_actions
+from frazil.table.evolve import Evolution
 from frazil.table.files import STAGED_FOLDER, WriteTarget, WrittenFile, writer_in_names
 from frazil.table.refusal import require_proceed
 from frazil.table.storage import files_below, name_of
@@ -87,11 +91,11 @@ class DeltaLakeTable:
         version = table.version() + 1
         register = proposal.register.at(version, version)
         columns, now_ms = self._columns(table), time.time_ns() // 1_000_000
-        actions: list[AddAction | RemoveAction] = [add_action(file, columns, self._uri, now_ms) for file in files]
+        adds = [add_action(file, columns, self._uri, now_ms) for file in files]
         overwritten = [columns.partition_of(file.partition) for file in files if file.overwrites]
-        actions += removes(table, None if proposal.replaces else overwritten, now_ms)
+        gone = removals(table, self._log(table), None if proposal.replaces else overwritten)
         facts = {**proposal.summary, REGISTER: register.encode()}
-        self._send(table, actions, facts, to_numbers(proposal.writer, register, table.transaction_version))
+        self._send(table, adds, gone, facts, to_numbers(proposal.writer, register, table.transaction_version))
         if proposal.summary.get(PREFIX + "action") == "start":
             self._sweep(proposal.writer, register.epoch)
         return register
@@ -103,7 +107,7 @@ class DeltaLakeTable:
         columns, planned = self._columns(table).schema, table.version() + 1
         register = proposal.register.at(planned + 1, planned + 1)
         numbers = written_ahead(proposal.writer, proposal.predecessor, register, table.transaction_version)
-        self._send(table, [], {PLAN: register.batch_id}, numbers)
+        self._send(table, [], [], {PLAN: register.batch_id}, numbers)
         self._merger.merge(
             Merge(
                 uri=self._uri,
@@ -154,13 +158,18 @@ class DeltaLakeTable:
     def _send(
         self,
         table: DeltaTable,
-        actions: Sequence[AddAction | RemoveAction],
+        adds: Sequence[AddAction],
+        gone: Sequence[Removal],
         facts: Mapping[str, str],
         numbers: Mapping[str, int],
     ) -> None:
+        """By delta-rs, unless the table or what is removed from it has something that delta-rs cannot write."""
+        if not is_by_delta_rs(table.protocol()) or not all(each.is_for_delta_rs for each in gone):
+            self._put(table, write_actions(table, adds, gone, facts, numbers))
+            return
         now_ms = time.time_ns() // 1_000_000
         table.create_write_transaction(
-            list(actions),
+            [*adds, *(each.for_delta_rs(now_ms) for each in gone)],
             mode="append",
             schema=table.schema(),
             partition_by=table.metadata().partition_columns,
@@ -170,6 +179,22 @@ class DeltaLakeTable:
                 app_transactions=[Transaction(app, number, now_ms) for app, number in numbers.items()],
             ),
         )
+
+    def _put(self, table: DeltaTable, actions: Sequence[Mapping[str, Any]]) -> None:
+        """One version right behind the one that was loaded."""
+        put_version(self._uri, table.version() + 1, actions)
+        tend(table)
+
+    def evolve(self, evolution: Evolution) -> None:
+        """One version of metadata alone; new columns of plain tables are delta-rs' own business."""
+        table = self._load_table()
+        configuration = table.metadata().configuration
+        if evolution.widens or is_mapped(configuration) or not is_by_delta_rs(table.protocol()):
+            named = [each.name for each in (*evolution.adds, *evolution.widens)]
+            said = commit_info("CHANGE COLUMNS", {"columns": json.dumps(named)}, {})
+            self._put(table, [said, *evolve_actions(self._name, table, evolution)])
+        else:
+            table.alter.add_columns(new_columns(self._name, evolution))
 
     def check_head(self) -> None:
         """A table that loads has a log that can be read from its last checkpoint on."""

@@ -1,0 +1,89 @@
+"""What the log says of the files that are live, word for word.
+
+delta-rs tells a file's path, size and statistics, but not its deletion vector, and of tables with type widening no
+deletion vectors at all. The newest `add` of a live file tells everything. It stands in one of the versions that the
+log still has, or else in a checkpoint: whatever is older than all of them is in every checkpoint behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from itertools import groupby
+from typing import Any
+
+import obstore
+import pyarrow.parquet as pq
+from obstore.store import ObjectStore
+
+from frazil.errors import CatalogUnavailable
+from frazil.table.delta.log import Action, Log
+from frazil.table.delta.store import log_store
+
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json)")
+_TOLD = ("add", "sidecar")
+
+
+def live_adds(log: Log, paths: Iterable[str]) -> dict[str, Action]:
+    """The `add` of each live file, by its path as the log spells it."""
+    wanted, found = set(paths), dict[str, Action]()
+    for version in log.versions():
+        if wanted <= found.keys():
+            return found
+        found = {add["path"]: add for add in version.adds if add["path"] in wanted} | found
+    if missing := wanted - found.keys():
+        found |= {add["path"]: add for add in _checkpointed(log) if add["path"] in missing}
+    for path in sorted(wanted - found.keys()):
+        raise CatalogUnavailable(
+            f"{path} is part of {log.uri}, and neither the log nor its last checkpoint tells how it was added",
+            "see whether somebody cleans up the log just now",
+        )
+    return found
+
+
+def _checkpointed(log: Log) -> Iterator[Action]:
+    """Every `add` of the newest checkpoint up to the log's head."""
+    store = log_store(log.uri)
+    for name in _newest_checkpoint(store, log.head):
+        for action in _actions(store, name):
+            if action.get("add"):
+                yield _add(action["add"])
+            if action.get("sidecar"):
+                aside = f"_sidecars/{action['sidecar']['path']}"
+                yield from (_add(each["add"]) for each in _actions(store, aside) if each.get("add"))
+
+
+def _newest_checkpoint(store: ObjectStore, head: int) -> list[str]:
+    """Its files: one, or as many as the name of each says."""
+    names = [each["path"] for each in obstore.list_with_delimiter(store)["objects"]]
+    found = sorted((match for match in map(_CHECKPOINT.fullmatch, names) if match), key=lambda each: each[1])
+    for number, some in groupby(reversed(found), key=lambda each: int(each[1])):
+        files = list(some)
+        whole = [each for each in files if each[2] is None]
+        parts = [each for each in files if each[2] is not None]
+        if number <= head and whole:
+            return [whole[0][0]]
+        if number <= head and len(parts) == int(parts[0][2]):
+            return [each[0] for each in parts]
+    return []
+
+
+def _actions(store: ObjectStore, name: str) -> list[dict[str, Any]]:
+    content = bytes(obstore.get(store, name).bytes())
+    if name.endswith(".json"):
+        return [json.loads(line) for line in content.splitlines() if line]
+    file = pq.ParquetFile(BytesIO(content))
+    rows: list[dict[str, Any]] = file.read([each for each in _TOLD if each in file.schema_arrow.names]).to_pylist()
+    return rows
+
+
+def _add(told: Action) -> Action:
+    """As in a version's file: there maps have names, and what is null is not said."""
+    vector = told.get("deletionVector")
+    return {
+        **told,
+        "partitionValues": dict(told["partitionValues"]),
+        "deletionVector": vector and {key: value for key, value in vector.items() if value is not None},
+    }
