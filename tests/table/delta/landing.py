@@ -28,16 +28,23 @@ if TYPE_CHECKING:
 
 WRITER = "golden"
 _PARTITION = ("orders", 0)
-_PATIENCE = Backoff(base_s=0.0, max_s=0.0, attempts=2)
 
 
 class Landing:
     """One Delta table that a pipeline lands in."""
 
     def __init__(
-        self, path: Path, schema: str | None = None, partition: Sequence[str] = (), **properties: str
+        self,
+        path: Path,
+        schema: str | None = None,
+        partition: Sequence[str] = (),
+        writer: str = WRITER,
+        attempts: int = 2,
+        **properties: str,
     ) -> None:
         """Of a table that is there, or of a new one."""
+        self._writer = writer
+        self._patience = Backoff(base_s=0.0, max_s=0.0, attempts=attempts)
         self.path = path
         self.lake = DeltaLake({path.name: str(path)})
         if schema is not None:
@@ -52,14 +59,16 @@ class Landing:
     def write(self, rows: pa.Table) -> list[WrittenFile]:
         """The files of one task."""
         self._epoch += 1
-        writer = TableWriter(self.table.write_target(self.section), FileName(WRITER, self._epoch, 0))
+        writer = TableWriter(self.table.write_target(self.section), FileName(self._writer, self._epoch, 0))
         closed = [file for batch in rows.to_batches() for file in writer.write(batch)]
         return [*closed, *writer.close()]
 
     def commit(self, files: Sequence[WrittenFile], *, replaces: bool = False) -> None:
         """As an epoch whose records are numbered on from the one before."""
         if self._coordinator is None:
-            self._coordinator = Coordinator(WRITER, self.table, interval_s=0.0, world=World(), backoff=_PATIENCE)
+            self._coordinator = Coordinator(
+                self._writer, self.table, interval_s=0.0, world=World(), backoff=self._patience
+            )
             self._coordinator.start(lambda: Frontier({_PARTITION: Position(0)}, {"orders": "topic-id"}))
         rows = sum(file.record_count for file in files)
         span = Span({_PARTITION: Range(self._offset, self._offset + rows)})
