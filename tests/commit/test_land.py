@@ -158,6 +158,20 @@ def test_rows_that_moved_because_the_commit_landed_are_in_place(shop: Any, table
     assert table.live_paths == ["one.parquet"]
 
 
+class Refusing(Around):
+    """It can never take this commit, and says why."""
+
+    def commit(self, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
+        raise TableChanged("it has come to hold what nobody can replace")
+
+
+def test_a_commit_that_a_table_can_never_take_is_not_tried_again(shop: Any, table: MemoryTable) -> None:
+    """COMMIT-09, FAULT-12: the reason is what the user reads, at once, and not the number of attempts."""
+    with pytest.raises(TableChanged, match="nobody can replace"):
+        land(cast(MemoryTable, Refusing(table)), epoch_1(table), FILES, shop.world(), PATIENCE)
+    assert (table.live_paths, table.deleted, shop.clock.slept_s) == ([], set(), [])
+
+
 def test_a_delayed_commit_that_lands_between_probe_and_retry_is_recognised(shop: Any, table: MemoryTable) -> None:
     """FAULT-10: the probe said no, and then it landed."""
     table.faults.append(Fault.DELAYED)

@@ -7,6 +7,7 @@
 4. An earlier commit of ours landed late: what was planned without it is given up.
 5. The table was altered so that what was written for it as it was does not fit, or rows that are deleted by their
    places have moved: it is given up, and written again.
+6. The table itself says that it can never take it: that is raised at once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from collections.abc import Sequence
 import structlog
 
 from frazil.commit.world import World
-from frazil.errors import CatalogUnavailable, CommitConflict, CommitOutcomeUnknown, FrazilError, RowsMoved
+from frazil.errors import (
+    CatalogUnavailable,
+    CommitConflict,
+    CommitOutcomeUnknown,
+    FrazilError,
+    RowsMoved,
+    TerminalError,
+)
 from frazil.protocol.commit import (
     AlreadyCommitted,
     Altered,
@@ -66,7 +74,7 @@ def land(
                 raise altered(table.name, proposal, misfit) from cause
             case Unexpected(error=terminal):
                 raise terminal from cause
-            case Proceed() if isinstance(cause, RowsMoved):
+            case Proceed() if isinstance(cause, RowsMoved | TerminalError):
                 raise cause
             case Proceed():
                 log.warning("commit failed", table=table.name, attempt=failures, error=_brief(cause))

@@ -184,7 +184,7 @@ class SchemaSection(Section):
     """How the table's schema may change."""
 
     evolution: bool = False
-    """a start adds declared columns that the table lacks, and widens types (Iceberg); otherwise it stops at them"""
+    """a start adds declared columns that the table lacks, and widens types; otherwise it stops at them"""
     mixed_epoch: MixedEpoch = "split"
     """epochs under way when it is altered: split: they land as written; next-epoch: they are written again"""
 

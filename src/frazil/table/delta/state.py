@@ -16,6 +16,7 @@ from typing import Any
 
 import obstore
 import pyarrow.parquet as pq
+from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
 from frazil.errors import CatalogUnavailable
@@ -28,14 +29,20 @@ _TOLD = ("add", "sidecar")
 
 def live_adds(log: Log, paths: Iterable[str]) -> dict[str, Action]:
     """The `add` of each live file, by its path as the log spells it."""
-    wanted, found = set(paths), dict[str, Action]()
+    missing, found = set(paths), dict[str, Action]()
+
+    def take(adds: Iterable[Action]) -> None:
+        some = {add["path"]: add for add in adds if add["path"] in missing}
+        found.update(some)
+        missing.difference_update(some)
+
     for version in log.versions():
-        if wanted <= found.keys():
+        if not missing:
             return found
-        found = {add["path"]: add for add in version.adds if add["path"] in wanted} | found
-    if missing := wanted - found.keys():
-        found |= {add["path"]: add for add in _checkpointed(log) if add["path"] in missing}
-    for path in sorted(wanted - found.keys()):
+        take(version.adds)
+    if missing:
+        take(_checkpointed(log))
+    for path in sorted(missing):
         raise CatalogUnavailable(
             f"{path} is part of {log.uri}, and neither the log nor its last checkpoint tells how it was added",
             "see whether somebody cleans up the log just now",
@@ -43,16 +50,15 @@ def live_adds(log: Log, paths: Iterable[str]) -> dict[str, Action]:
     return found
 
 
-def _checkpointed(log: Log) -> Iterator[Action]:
+def _checkpointed(log: Log) -> list[Action]:
     """Every `add` of the newest checkpoint up to the log's head."""
     store = log_store(log.uri)
-    for name in _newest_checkpoint(store, log.head):
-        for action in _actions(store, name):
-            if action.get("add"):
-                yield _add(action["add"])
-            if action.get("sidecar"):
-                aside = f"_sidecars/{action['sidecar']['path']}"
-                yield from (_add(each["add"]) for each in _actions(store, aside) if each.get("add"))
+    try:
+        return [
+            _add(each["add"]) for each in _actions(store, _newest_checkpoint(store, log.head)) if each.get("add")
+        ]
+    except BaseError as error:
+        raise CatalogUnavailable(f"the last checkpoint of {log.uri} could not be read: {error}") from error
 
 
 def _newest_checkpoint(store: ObjectStore, head: int) -> list[str]:
@@ -70,7 +76,16 @@ def _newest_checkpoint(store: ObjectStore, head: int) -> list[str]:
     return []
 
 
-def _actions(store: ObjectStore, name: str) -> list[dict[str, Any]]:
+def _actions(store: ObjectStore, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Those in the files, and in the files that they name."""
+    for name in names:
+        actions = _read(store, name)
+        yield from actions
+        aside = [f"_sidecars/{each['sidecar']['path']}" for each in actions if each.get("sidecar")]
+        yield from _actions(store, aside)
+
+
+def _read(store: ObjectStore, name: str) -> list[dict[str, Any]]:
     content = bytes(obstore.get(store, name).bytes())
     if name.endswith(".json"):
         return [json.loads(line) for line in content.splitlines() if line]
