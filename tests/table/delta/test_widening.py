@@ -221,12 +221,16 @@ def test_old_and_new_files_are_read_alike_by_all_readers(folder: Path, delta_spa
     one, price = "SELECT id, amount, part, size FROM {t}", Decimal("1.25")
     expected = [(1, price, 1, 7), (3, price, 1, 7), (4, price, BEYOND, 7), (BEYOND, price, BEYOND, 7)]
 
+    skipping = [
+        "SELECT 'old', max(id) FROM {t} WHERE price < 0.2",
+        f"SELECT 'new', min(id) FROM {{t}} WHERE id >= {BEYOND} AND price > 1",
+        f"SELECT 'part', count(*) FROM {{t}} WHERE part = {BEYOND}",
+    ]
+
     def look() -> None:
         for ask in (readers.spark, readers.duckdb):
             assert ask(folder, one) == expected
-            assert ask(folder, f"SELECT id FROM {{t}} WHERE id >= {BEYOND} AND price > 1") == [(BEYOND,)]
-            assert ask(folder, f"SELECT id FROM {{t}} WHERE part = {BEYOND}") == [(4,), (BEYOND,)]
-            assert ask(folder, "SELECT id FROM {t} WHERE price < 0.2") == [(1,)]
+            assert ask(folder, " UNION ALL ".join(skipping)) == [("new", BEYOND), ("old", 1), ("part", 2)]
         assert verified(landing)["rows"].numbers["live"] == len(expected)
 
     look()
@@ -238,7 +242,7 @@ def test_old_and_new_files_are_read_alike_by_all_readers(folder: Path, delta_spa
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("account", ["log", "checkpoint", "v2"])
+@pytest.mark.parametrize("account", ["log", "v2"])
 def test_files_with_deletion_vectors_are_replaced(
     folder: Path, delta_spark: Any, readers: Readers, account: str
 ) -> None:
@@ -266,6 +270,3 @@ def test_files_with_deletion_vectors_are_replaced(
     for reader, found in readers.ask(folder, "SELECT word, count(*) FROM {t} GROUP BY word").items():
         assert found == [("last", 1), ("other", 1), ("é b", 1)], reader
     assert verified(landing)["rows"].numbers["live"] == 3
-    landing.commit(landing.write(pa.table({"id": pa.array([71], pa.int64()), "word": ["x"]})), replaces=True)
-    for reader, found in readers.ask(folder, "SELECT id, word FROM {t}").items():
-        assert found == [(71, "x")], reader
