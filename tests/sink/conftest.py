@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +12,9 @@ from deltalake import DeltaTable
 
 from frazil.commit import World
 from frazil.sink import Sink, SinkConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def batch(*ids: int) -> pa.RecordBatch:
@@ -26,6 +29,8 @@ class Lake:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "orders"
         self.sinks: list[Sink] = []
+        self.spark: SparkSession | None = None
+        """given to sinks that need one"""
 
     def config(self, **sections: Any) -> SinkConfig:
         table = {"format": "delta", "path": str(self.path), **sections.pop("table", {})}
@@ -33,7 +38,7 @@ class Lake:
 
     def sink(self, **sections: Any) -> Sink:
         """Not open yet."""
-        made = Sink(self.config(**sections), world=World(sleep=lambda _: None))
+        made = Sink(self.config(**sections), self.spark, world=World(sleep=lambda _: None))
         self.sinks.append(made)
         return made
 

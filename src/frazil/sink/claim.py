@@ -40,6 +40,11 @@ class Claim:
         """The snapshot, or the version, that our last commit made."""
         return self._coordinator.registers[self.table.name].snapshot_id
 
+    @property
+    def ordinal(self) -> int:
+        """The number of the next commit. Epochs are the caller's, may leave numbers out and start over."""
+        return self._coordinator.epoch + 1
+
     def write_target(self) -> WriteTarget:
         """The table as it is now: it may have been altered since the last epoch."""
         return self.table.write_target(self._config.table)
@@ -53,7 +58,7 @@ class Claim:
             return None
         epoch.sent = True
         outcome = EpochOutcome(
-            epoch=Epoch(self._coordinator.epoch + 1),
+            epoch=Epoch(self.ordinal),
             span=place.span(epoch.number),
             counts=staged.counts(),
             files={self.table.name: staged.files} if staged.files else {},

@@ -97,8 +97,6 @@ class SinkConfig(Section):
     @model_validator(mode="after")
     def _possible(self) -> SinkConfig:
         mode = self.table.mode
-        if mode == "overwrite" or (mode == "upsert" and self.table.format == "delta"):
-            raise ValueError(f'table.mode = "{mode}" is not for sinks of {self.table.format} tables; use "append"')
         if mode == "upsert" and not self.table.keys:
             raise ValueError('table.keys is required with mode = "upsert": name the columns that name a row')
         if is_whole(self.table.keys):

@@ -236,6 +236,7 @@ class Sink:
         epoch.prepare(
             with_changes(target, self._config.columns.sequence_by),
             Limits(told.max_records, target.target_file_size_bytes, max_age_s),
+            claim.ordinal,
         )
 
     def _write(self, epoch: OpenEpoch, batch: pa.RecordBatch | pa.Table | DataFrame) -> Written:
@@ -254,7 +255,7 @@ class Sink:
             raise TypeError(f"a batch is an Arrow RecordBatch or Table, or a DataFrame, not {type(rows).__name__}")
         target = self._require_target(epoch, lambda: arrow_schema(rows), rows.sparkSession)
         require_alone(rows, target, epoch)
-        reports = write_frame(rows, FramePlan(self._config.writer_name, epoch.number, target, epoch.token))
+        reports = write_frame(rows, FramePlan(self._config.writer_name, epoch.ordinal, target, epoch.token))
         epoch.add(reports)
         size = sum(file.file_size_bytes for report in reports for file in report.files)
         return Written(sum(report.taken for report in reports), size)
@@ -271,8 +272,8 @@ class Sink:
         return epoch.target
 
     def _needed_spark(self, spark: SparkSession | None = None) -> SparkSession | None:
-        """Iceberg's catalogs are asked through Spark's JVM; a Delta table that rows are appended to needs none."""
-        if self._config.table.format == "delta":
+        """Spark's JVM asks Iceberg's catalogs, and merges changes of Delta tables; nothing else needs it."""
+        if self._config.table.format == "delta" and self._config.table.mode != "upsert":
             return self._spark or spark
         if self._spark is None:
             from frazil.engine.lakehouse import lakehouse_conf
