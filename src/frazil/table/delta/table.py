@@ -48,7 +48,7 @@ from frazil.table.delta.register import app_id, from_numbers, state_number, to_n
 from frazil.table.delta.schema import Columns, read_columns
 from frazil.table.delta.settings import write_settings
 from frazil.table.files import STAGED_FOLDER, WriteTarget, WrittenFile, writer_in_names
-from frazil.table.refusal import require_proceed
+from frazil.table.refusal import require_proceed, require_written_for
 from frazil.table.storage import files_below, name_of
 
 log = structlog.get_logger()
@@ -95,6 +95,15 @@ class DeltaLakeTable:
         if proposal.summary.get(PREFIX + "action") == "start":
             self._sweep(proposal.writer, register.epoch)
         return register
+
+    def append(self, files: Sequence[WrittenFile], facts: Mapping[str, str], after: int | None = None) -> int:
+        table = self._load_table()
+        if after is not None and self._referenced(table, [file.path for file in files], after):
+            return table.version()
+        require_written_for(self._name, _layout(table), files)
+        columns, now_ms = self._columns(table), time.time_ns() // 1_000_000
+        self._send(table, [add_action(file, columns, self._uri, now_ms) for file in files], facts, {})
+        return table.version() + 1
 
     def _merge(self, table: DeltaTable, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
         """Writes the register ahead, lets Delta merge, and looks whether it did; `merge.py` says why."""
@@ -171,6 +180,14 @@ class DeltaLakeTable:
             ),
         )
 
+    def register_of(self, writer: str) -> Register | None:
+        with self._answering():
+            table = self._load_table()
+            return read_register(table, self._log(table), writer)
+
+    def newest(self) -> int:
+        return self.loaded().version()
+
     def check_head(self) -> None:
         """A table that loads has a log that can be read from its last checkpoint on."""
         with self._answering():
@@ -186,12 +203,14 @@ class DeltaLakeTable:
 
     def referenced(self, paths: Sequence[str], after: int) -> set[str]:
         with self._answering():
-            table = self._load_table()
-            names = set(map(name_of, table.file_uris()))
-            for version in self._log(table).versions():
-                if version.number <= after:
-                    break
-                names |= {name_of(action["path"]) for action in version.adds}
+            return self._referenced(self._load_table(), paths, after)
+
+    def _referenced(self, table: DeltaTable, paths: Sequence[str], after: int) -> set[str]:
+        names = set(map(name_of, table.file_uris()))
+        for version in self._log(table).versions():
+            if version.number <= after:
+                break
+            names |= {name_of(action["path"]) for action in version.adds}
         return {path for path in paths if name_of(path) in names}
 
     def unreferenced_metadata(self) -> list[str]:
