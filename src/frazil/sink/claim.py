@@ -47,7 +47,7 @@ class Claim(Hold):
             return None
         epoch.sent = True
         outcome = EpochOutcome(
-            epoch=Epoch(epoch.ordinal),
+            epoch=Epoch(self.ordinal(epoch.number)),
             span=place.span(epoch.number),
             counts=staged.counts(),
             files={self.table.name: staged.files} if staged.files else {},

@@ -4,7 +4,7 @@
 
 It is a pipeline's coordinator and writers without a source: the caller says where an epoch begins and ends, and
 hands it over again if it does not know what became of it. What the table says of the writer decides whether it has
-landed: `protocol/stream.py`.
+landed: `protocol/stream.py`. (A sink that is content with at least once asks nobody: `appends.py`.)
 
     what goes wrong                     what becomes of the epoch
     a batch cannot be written           it lacks rows: it can only be rolled back
