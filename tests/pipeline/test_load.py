@@ -309,6 +309,12 @@ class TestUnknownKeys:
         source = {"type": "generator", "topics": ["orders"]}
         assert refusal(source=source).startswith("source.topics: unknown key")
 
+    def test_a_pipeline_has_but_one_guarantee(self) -> None:
+        """COMMIT-24, CFG-02: it may be named; the other one is for sinks."""
+        assert parse_pipeline({**SMALLEST, "delivery": {"guarantee": "exactly-once"}}) == parse_pipeline(SMALLEST)
+        assert "the table is their checkpoint" in refusal(delivery__guarantee="at-least-once")
+        assert refusal(delivery__guarantee="twice").startswith("delivery: unknown key")
+
     def test_every_key_is_known_by_its_written_name(self) -> None:
         keys = all_keys()
         assert len(keys) == len(set(keys))

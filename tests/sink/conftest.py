@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +12,9 @@ from deltalake import DeltaTable
 
 from frazil.commit import World
 from frazil.sink import Sink, SinkConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def batch(*ids: int) -> pa.RecordBatch:
@@ -26,6 +29,8 @@ class Lake:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "orders"
         self.sinks: list[Sink] = []
+        self.spark: SparkSession | None = None
+        """given to sinks that need one"""
 
     def config(self, **sections: Any) -> SinkConfig:
         table = {"format": "delta", "path": str(self.path), **sections.pop("table", {})}
@@ -33,7 +38,7 @@ class Lake:
 
     def sink(self, **sections: Any) -> Sink:
         """Not open yet."""
-        made = Sink(self.config(**sections), world=World(sleep=lambda _: None))
+        made = Sink(self.config(**sections), self.spark, world=World(sleep=lambda _: None))
         self.sinks.append(made)
         return made
 
@@ -71,26 +76,26 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def fail_commits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """`fail_commits(sink, landing=…, times=…)`: commits raise, having landed or not.
+    """`fail_commits(sink, landing=…, times=…)`: commits, or what the `deed` is, raise, having landed or not.
 
     Returns a function by which the last one that did not land arrives after all.
     """
 
-    def arm(sink: Sink, *, landing: bool, times: int) -> Callable[[], Any]:
+    def arm(sink: Sink, *, landing: bool, times: int, deed: str = "commit") -> Callable[[], Any]:
         assert sink._claim is not None
         table: Any = sink._claim.table
-        commit, left, sent = table.commit, [times], []
+        commit, left, sent = getattr(table, deed), [times], []
 
-        def faulty(proposal: Any, files: Sequence[Any]) -> Any:
+        def faulty(*told: Any) -> Any:
             if left[0] == 0:
-                return commit(proposal, files)
+                return commit(*told)
             left[0] -= 1
-            sent.append((proposal, files))
+            sent.append(told)
             if landing:
-                commit(proposal, files)
+                commit(*told)
             raise ConnectionError("the reply was lost on its way")
 
-        monkeypatch.setattr(table, "commit", faulty)
+        monkeypatch.setattr(table, deed, faulty)
         return lambda: commit(*sent[-1])
 
     return arm

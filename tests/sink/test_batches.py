@@ -34,9 +34,17 @@ class Feed:
         lines = [json.dumps({"id": each, "name": f"n{each}"}) for each in ids]
         (self.incoming / f"{ids[0]:06d}.json").write_text("\n".join(lines), encoding="utf-8")
 
-    def run(self, lander: Any = None) -> None:
+    def add_changes(self, *told: tuple[str, int, str]) -> None:
+        lines = [
+            json.dumps({"_op": op, "id": key, "name": name, "_order": at})
+            for at, (op, key, name) in enumerate(told)
+        ]
+        number = len(list(self.incoming.iterdir()))
+        (self.incoming / f"{number:06d}.json").write_text("\n".join(lines), encoding="utf-8")
+
+    def run(self, lander: Any = None, columns: str = "id BIGINT, name STRING") -> None:
         """Until all that is there was read."""
-        rows = self.spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1)
+        rows = self.spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
         writer = rows.json(str(self.incoming)).writeStream.foreachBatch(lander or self.lander)
         writer = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
         query = writer.start()
@@ -124,6 +132,24 @@ def test_a_table_altered_under_a_batch_gets_the_batch_all_the_same(feed: Feed, l
     feed.run(lander)
     assert altered == [1]
     assert lake.ids() == [0, 1]
+
+
+def test_batches_of_changes_are_merged_into_a_delta_table_once_each(
+    spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    """CHG-12, EPOCH-15: one MERGE a batch; the last one, run again, does nothing."""
+    config = lake.config(table={"mode": "upsert", "keys": ["id"]})
+    feed, columns = Feed(spark, tmp_path, config), "_op STRING, id BIGINT, name STRING, _order BIGINT"
+    feed.add_changes(("I", 1, "a"), ("I", 2, "b"), ("U", 1, "c"))
+    feed.add_changes(("D", 1, ""), ("U", 2, "d"), ("I", 3, "e"))
+    feed.run(columns=columns)
+    assert lake.ids() == [2, 3]
+    version = lake.version()
+    feed.forget(1)
+    feed.run(columns=columns)
+    assert lake.version() == version
+    read = spark.read.format("delta").load(str(lake.path)).orderBy("id").collect()
+    assert [tuple(row) for row in read] == [(2, "d"), (3, "e")]
 
 
 def test_a_function_for_batches_is_for_queries_only(spark: SparkSession, lake: Lake) -> None:

@@ -77,9 +77,8 @@ def test_the_defaults_are_those_that_are_written_down() -> None:
         ({"buffer.max_records": "many"}, "buffer.max_records: 'many' is not allowed"),
         ({"buffer.max_age": "long"}, "a duration such as"),
         ({"writer.name": "or ders"}, "writer.name: 'or ders' is not allowed; expected letters"),
-        ({"delivery.guarantee": "at-least-once"}, "allowed are 'exactly-once'"),
-        ({"table.mode": "upsert", "table.keys": "id"}, "is not for sinks of delta tables"),
-        ({"table.mode": "overwrite"}, "is not for sinks of delta tables"),
+        ({"delivery.guarantee": "at-most-once"}, "allowed are 'exactly-once' or 'at-least-once'"),
+        ({"table.mode": "upsert", "table.keys": "*"}, "is for pipelines"),
         ({"columns.sequence_by": "at"}, "columns.sequence_by needs"),
         ({"max.buffer.records": "1", "buffer.max_records": "2"}, "given twice"),
     ],
@@ -91,9 +90,34 @@ def test_what_is_wrong_is_said_as_of_a_pipeline_file(options: dict[str, str], sa
     assert said in str(error.value)
 
 
-def test_upserts_need_a_key() -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"table.mode": "upsert", "table.keys": "id"}, 'table.mode = "upsert", where the order of epochs counts'),
+        ({"table.mode": "overwrite"}, 'table.mode = "overwrite", where the order of epochs counts'),
+        ({"writer.adopt": "true"}, "writer.adopt needs"),
+        ({"writer.stream": "mine"}, "writer.stream needs"),
+        ({"writer.on_rollback": "keep"}, "writer.on_rollback needs"),
+    ],
+)
+def test_what_needs_a_register_is_refused_without_one(options: dict[str, str], said: str) -> None:
+    """COMMIT-24"""
+    with pytest.raises(ConfigError) as error:
+        SinkConfig.from_options({**DELTA, **options, "delivery.guarantee": "at-least-once"})
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("table", [{"table.name": "shop.orders"}, DELTA])
+def test_upserts_need_a_key(table: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"table\.keys is required"):
-        SinkConfig.from_options({"table.name": "shop.orders", "table.mode": "upsert"})
+        SinkConfig.from_options({**table, "table.mode": "upsert"})
+
+
+def test_overwrites_are_for_delta_tables_as_in_a_pipeline_file() -> None:
+    """CHG-13"""
+    assert SinkConfig.from_options({**DELTA, "table.mode": "overwrite"}).table.mode == "overwrite"
+    with pytest.raises(ConfigError, match='mode = "overwrite" is for format = "delta"'):
+        SinkConfig.from_options({"table.name": "shop.orders", "table.mode": "overwrite"})
 
 
 def test_a_catalog_that_may_lose_commits_is_refused() -> None:

@@ -287,6 +287,20 @@ class PipelineSpec(Section):
     journal: JournalSection = JournalSection()
     spark: SparkSection = SparkSection()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _guaranteed(cls, tree: object) -> object:
+        """Sinks may choose how often an epoch lands; here there is but one answer, which may be written down."""
+        if not isinstance(tree, dict) or not isinstance(told := tree.get("delivery"), dict):
+            return tree
+        if told.get("guarantee") == "at-least-once":
+            raise ValueError(
+                'delivery.guarantee = "at-least-once" is not for pipelines: the table is their checkpoint, without '
+                "what it remembers none could go on; leave the key out"
+            )
+        rest = {key: section for key, section in tree.items() if key != "delivery"}
+        return rest if told == {"guarantee": "exactly-once"} else tree
+
     @model_validator(mode="after")
     def _keyed(self) -> PipelineSpec:
         upsert = self.table.mode == "upsert"

@@ -76,9 +76,9 @@ def foreach_batch(config: SinkConfig) -> BatchLander:
     return BatchLander(config)
 
 
-def _require_latest(epoch: int, last: int, query: str) -> None:
+def _require_latest(epoch: int, last: int | None, query: str) -> None:
     """A query runs no batch again but its last one; an older one means that its checkpoint was set back."""
-    if epoch < last:
+    if last is not None and epoch < last:
         raise SourceChanged(
             f"the query {query} runs batch {epoch - 1}, and batches up to {last - 1} have landed: its checkpoint "
             "is older than the table",

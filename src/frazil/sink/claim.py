@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import structlog
-
-from frazil.commit import Coordinator, EpochOutcome, Landed, World
+from frazil.commit import Coordinator, EpochOutcome, World
 from frazil.errors import TableAltered, TerminalError
 from frazil.protocol.positions import Frontier
 from frazil.protocol.register import Epoch
 from frazil.protocol.start import OnRollback
 from frazil.protocol.stream import Place, beginning, find_place
 from frazil.sink.config import SinkConfig
+from frazil.sink.facts import Committed
+from frazil.sink.hold import Hold
 from frazil.sink.staging import OpenEpoch, Staged
 from frazil.table import LakeTable
-from frazil.table.files import WriteTarget, WrittenFile
-
-log = structlog.get_logger()
 
 
-class Claim:
+class Claim(Hold):
     """Made by a commit that fences older sinks of the writer; holds until a newer one makes its own."""
 
+    nothing = 0
+
     def __init__(self, config: SinkConfig, table: LakeTable, world: World) -> None:
-        self.table = table
-        self._config = config
+        super().__init__(config, table, world)
         # Who opens a sink means it: no interval, so that nobody is waited for.
         self._coordinator = Coordinator(config.writer_name, table, interval_s=0.0, world=world)
         self._take()
 
     @property
     def last(self) -> int:
-        """The last epoch of the stream that is in the table; 0 before the first."""
+        """0 before the first."""
         return self._place(self._coordinator.frontier).last
 
     @property
     def version(self) -> int | None:
-        """The snapshot, or the version, that our last commit made."""
         return self._coordinator.registers[self.table.name].snapshot_id
 
-    def write_target(self) -> WriteTarget:
-        """The table as it is now: it may have been altered since the last epoch."""
-        return self.table.write_target(self._config.table)
+    def ordinal(self, epoch: int) -> int:
+        """That of the next commit: the caller's epochs may leave numbers out and start over."""
+        return self._coordinator.epoch + 1
 
-    def land(self, epoch: OpenEpoch, staged: Staged) -> Landed | None:
-        """Commits the epoch, or raises; None if the table shows that it has landed before."""
+    def land(self, epoch: OpenEpoch, staged: Staged) -> Committed | None:
         if epoch.sent:
             self._coordinator.resync()
         place = self._place(self._coordinator.frontier)
@@ -53,7 +47,7 @@ class Claim:
             return None
         epoch.sent = True
         outcome = EpochOutcome(
-            epoch=Epoch(self._coordinator.epoch + 1),
+            epoch=Epoch(self.ordinal(epoch.number)),
             span=place.span(epoch.number),
             counts=staged.counts(),
             files={self.table.name: staged.files} if staged.files else {},
@@ -62,24 +56,19 @@ class Claim:
             replaces=staged.truncated,
         )
         try:
-            return self._coordinator.commit(outcome, force=True)
+            landed = self._coordinator.commit(outcome, force=True)
         except TableAltered as altered:
             epoch.failed = altered
             raise
+        if landed is None:
+            return None
+        return Committed(epoch.number, landed.register.snapshot_id, staged.taken, landed.files, landed.commit_ms)
 
-    def renew(self) -> None:
+    def forsake(self, epoch: int) -> bool:
         """Claims the table once more, so that nothing sent before can land any more; not if we were replaced."""
         self._coordinator.resync()
         self._take()
-
-    def delete(self, files: Sequence[WrittenFile]) -> None:
-        """Removes files that can never land."""
-        if not files:
-            return
-        try:
-            self.table.delete_files([file.path for file in files])
-        except Exception as error:  # left-over files cost space, never correctness
-            log.warning("left-over files could not be deleted", table=self.table.name, error=str(error))
+        return not self.has(epoch)
 
     def _take(self) -> None:
         """Makes sure that the stream is the right one before anybody is fenced."""

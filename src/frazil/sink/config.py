@@ -79,8 +79,8 @@ class ColumnsSection(Section):
 class DeliverySection(Section):
     """What is promised."""
 
-    guarantee: Literal["exactly-once"] = "exactly-once"
-    """every epoch is there once, however often it is handed over"""
+    guarantee: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    """exactly-once: every epoch is there once; at-least-once (append): as often as it is handed over"""
 
 
 class SinkConfig(Section):
@@ -97,16 +97,25 @@ class SinkConfig(Section):
     @model_validator(mode="after")
     def _possible(self) -> SinkConfig:
         mode = self.table.mode
-        if mode == "overwrite" or (mode == "upsert" and self.table.format == "delta"):
-            raise ValueError(f'table.mode = "{mode}" is not for sinks of {self.table.format} tables; use "append"')
         if mode == "upsert" and not self.table.keys:
             raise ValueError('table.keys is required with mode = "upsert": name the columns that name a row')
         if is_whole(self.table.keys):
             raise ValueError('table.keys = ["*"] is for pipelines: a sink does not look rows up in its table')
         if self.columns.sequence_by is not None and mode != "upsert":
             raise ValueError('columns.sequence_by needs table.mode = "upsert"')
+        if not self.is_exactly_once and (told := self._needs_register()):
+            raise ValueError(
+                f'{told} needs delivery.guarantee = "exactly-once": otherwise no table keeps a register'
+            )
         require_atomic_swap(self.catalog, self.table, self.spark)
         return self
+
+    def _needs_register(self) -> str | None:
+        """Without one, nobody can tell which of two epochs came last, nor whose they are."""
+        if self.table.mode != "append":
+            return f'table.mode = "{self.table.mode}", where the order of epochs counts,'
+        told = [key for key in ("stream", "replaces", "adopt", "on_rollback") if getattr(self.writer, key)]
+        return f"writer.{told[0]}" if told else None
 
     @classmethod
     def parse(cls, tree: Mapping[str, Any]) -> SinkConfig:
@@ -135,6 +144,10 @@ class SinkConfig(Section):
     @property
     def stream(self) -> str:
         return self.writer.stream or self.writer_name
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.delivery.guarantee == "exactly-once"
 
     @property
     def connector(self) -> str:

@@ -49,9 +49,10 @@ _EXAMPLES = {
 def describe(config: SinkConfig) -> ConnectorInfo:
     """The connector and its options."""
     kind = "Delta Lake" if config.table.format == "delta" else "Iceberg"
+    promise = config.delivery.guarantee.replace("-", " ")
     return ConnectorInfo(
         connector_type=config.connector,
-        description=f"lands epochs of Arrow batches or DataFrames in a table of {kind}, every epoch exactly once",
+        description=f"lands epochs of Arrow batches or DataFrames in a table of {kind}, every epoch {promise}",
         config_keys=tuple(config_keys()),
         supported_formats=FORMATS,
     )
@@ -60,12 +61,12 @@ def describe(config: SinkConfig) -> ConnectorInfo:
 def capabilities(config: SinkConfig) -> Capabilities:
     """By what is configured; commits are optimistic, so there are never two phases."""
     return Capabilities(
-        exactly_once=True,
+        exactly_once=config.is_exactly_once,
         partitioned=bool(config.table.partition),
         changelog=config.table.mode == "upsert",
         schema_evolution=False,
         transactional=True,
-        idempotent=True,
+        idempotent=config.is_exactly_once,
         two_phase_commit=False,
     )
 

@@ -4,7 +4,7 @@
 
 It is a pipeline's coordinator and writers without a source: the caller says where an epoch begins and ends, and
 hands it over again if it does not know what became of it. What the table says of the writer decides whether it has
-landed: `protocol/stream.py`.
+landed: `protocol/stream.py`. (A sink that is content with at least once asks nobody: `appends.py`.)
 
     what goes wrong                     what becomes of the epoch
     a batch cannot be written           it lacks rows: it can only be rolled back
@@ -33,9 +33,11 @@ from frazil.commit import World
 from frazil.commit.world import this_process
 from frazil.errors import FrazilError, InvalidState, TransientError
 from frazil.protocol.stream import EPOCH_MAX
+from frazil.sink.appends import Appends
 from frazil.sink.claim import Claim
 from frazil.sink.config import SinkConfig
 from frazil.sink.facts import Capabilities, Committed, ConnectorInfo, Health, Metrics, State, Tally, Written
+from frazil.sink.hold import Hold
 from frazil.sink.info import capabilities, describe
 from frazil.sink.staging import Limits, OpenEpoch, batches_of, with_changes
 from frazil.sink.tables import open_table, schema_of
@@ -60,7 +62,7 @@ class Sink:
         self._spark = spark
         self._turn = threading.RLock()
         self._state = State.CREATED
-        self._claim: Claim | None = None
+        self._claim: Hold | None = None
         self._epoch: OpenEpoch | None = None
         self._tally = Tally()
         self._last_success: datetime | None = None
@@ -136,7 +138,7 @@ class Sink:
             if self._epoch is not None:
                 log.warning("an epoch was open and is rolled back", epoch=self._epoch.number, next=epoch)
                 self._roll_back(self._epoch)
-            skipped = epoch <= self.last_committed_epoch()
+            skipped = self._has_landed(epoch)
             if skipped:
                 last = self.last_committed_epoch()
                 log.warning("epoch has landed before: its rows are dropped", epoch=epoch, last=last)
@@ -189,18 +191,18 @@ class Sink:
             self._require(State.RUNNING)
             opened = self._epoch
             if opened is None or opened.number != epoch:
-                if epoch <= self.last_committed_epoch():
+                if self._has_landed(epoch):
                     raise _landed(epoch)
                 return
             self._roll_back(opened)
-            if not opened.skipped and epoch <= self.last_committed_epoch():
+            if not opened.skipped and self._has_landed(epoch):
                 raise _landed(epoch)
 
     # -- how it is
 
-    def last_committed_epoch(self) -> int:
-        """The last epoch of this stream that is in the table; 0 before the first."""
-        return 0 if self._claim is None else self._claim.last
+    def last_committed_epoch(self) -> int | None:
+        """The last epoch of this stream that is in the table; 0 before the first, None with at-least-once."""
+        return self._kind.nothing if self._claim is None else self._claim.last
 
     def schema(self) -> Schema | None:
         """The table's columns; None while there is no table."""
@@ -210,8 +212,9 @@ class Sink:
         """How the sink is, by what it met last."""
         details = {"table": self._config.table.path or self._config.table.name}
         if (claim := self._claim) is not None:
-            details["snapshot" if self._config.table.format == "iceberg" else "version"] = str(claim.version)
-            details["last_committed_epoch"] = str(claim.last)
+            kind = "snapshot" if self._config.table.format == "iceberg" else "version"
+            told = {kind: claim.version, "last_committed_epoch": claim.last}
+            details |= {key: str(value) for key, value in told.items() if value is not None}
         healthy = self._state is State.RUNNING and self._trouble is None
         return Health(healthy, self._trouble or self._state.value, self._last_success, details)
 
@@ -225,17 +228,22 @@ class Sink:
 
     # -- how it is done
 
-    def _take(self, table: LakeTable) -> Claim:
-        self._claim = Claim(self._config, table, self._world)
+    @property
+    def _kind(self) -> type[Hold]:
+        return Claim if self._config.is_exactly_once else Appends
+
+    def _take(self, table: LakeTable) -> Hold:
+        self._claim = self._kind(self._config, table, self._world)
         self._succeeded()
         return self._claim
 
-    def _prepare(self, epoch: OpenEpoch, claim: Claim) -> None:
+    def _prepare(self, epoch: OpenEpoch, claim: Hold) -> None:
         target, told = claim.write_target(), self._config.buffer
         max_age_s = None if told.max_age == "off" else told.max_age
         epoch.prepare(
             with_changes(target, self._config.columns.sequence_by),
             Limits(told.max_records, target.target_file_size_bytes, max_age_s),
+            claim.ordinal(epoch.number),
         )
 
     def _write(self, epoch: OpenEpoch, batch: pa.RecordBatch | pa.Table | DataFrame) -> Written:
@@ -254,7 +262,7 @@ class Sink:
             raise TypeError(f"a batch is an Arrow RecordBatch or Table, or a DataFrame, not {type(rows).__name__}")
         target = self._require_target(epoch, lambda: arrow_schema(rows), rows.sparkSession)
         require_alone(rows, target, epoch)
-        reports = write_frame(rows, FramePlan(self._config.writer_name, epoch.number, target, epoch.token))
+        reports = write_frame(rows, FramePlan(self._config.writer_name, epoch.ordinal, target, epoch.token))
         epoch.add(reports)
         size = sum(file.file_size_bytes for report in reports for file in report.files)
         return Written(sum(report.taken for report in reports), size)
@@ -271,8 +279,8 @@ class Sink:
         return epoch.target
 
     def _needed_spark(self, spark: SparkSession | None = None) -> SparkSession | None:
-        """Iceberg's catalogs are asked through Spark's JVM; a Delta table that rows are appended to needs none."""
-        if self._config.table.format == "delta":
+        """Spark's JVM asks Iceberg's catalogs, and merges changes of Delta tables; nothing else needs it."""
+        if self._config.table.format == "delta" and self._config.table.mode != "upsert":
             return self._spark or spark
         if self._spark is None:
             from frazil.engine.lakehouse import lakehouse_conf
@@ -294,11 +302,14 @@ class Sink:
             except Exception as error:  # kept in the epoch, which cannot be committed any more
                 log.warning("rows could not be flushed", epoch=epoch.number, error=str(error))
 
+    def _has_landed(self, epoch: int) -> bool:
+        return self._claim is not None and self._claim.has(epoch)
+
     def _is_replay(self, epoch: int) -> bool:
         """Whether it has landed, and nothing was taken for it."""
         opened = self._epoch
         if opened is None:
-            return epoch <= self.last_committed_epoch()
+            return self._has_landed(epoch)
         return opened.skipped and opened.number == epoch
 
     def _commit(self, epoch: OpenEpoch) -> Committed | None:
@@ -317,18 +328,16 @@ class Sink:
                 self._claim.delete(staged.files)
             return None
         self._tally.commits += 1
-        version = landed.register.snapshot_id
-        log.info("epoch committed", epoch=epoch.number, rows=staged.taken, files=landed.files, version=version)
-        return Committed(epoch.number, version, staged.taken, landed.files, landed.commit_ms)
+        log.info(
+            "epoch committed", epoch=epoch.number, rows=staged.taken, files=landed.files, version=landed.version
+        )
+        return landed
 
     def _roll_back(self, epoch: OpenEpoch) -> None:
         """Files that were sent are deleted only once a new claim has made sure that they cannot land any more."""
         epoch.abort()
-        if self._claim is not None:
-            if epoch.sent:
-                self._claim.renew()
-            if not epoch.sent or epoch.number > self._claim.last:
-                self._claim.delete(epoch.staged.files)
+        if self._claim is not None and (not epoch.sent or self._claim.forsake(epoch.number)):
+            self._claim.delete(epoch.staged.files)
         self._epoch = None
         if not epoch.skipped:
             log.info("epoch rolled back", epoch=epoch.number, rows=epoch.staged.taken)

@@ -58,6 +58,8 @@ class OpenEpoch:
         self.skipped = skipped
         """whether it has landed before, so that its rows are dropped"""
         self.target: WriteTarget | None = None
+        self.ordinal = number
+        """its number in the names of files: that of the writer's commits, by which a start knows what is over"""
         self.staged = Staged()
         self.failed: FrazilError | None = None
         """why it lacks rows, and can only be rolled back"""
@@ -81,9 +83,9 @@ class OpenEpoch:
     def has_rows(self) -> bool:
         return self.staged.taken > 0
 
-    def prepare(self, target: WriteTarget, limits: Limits) -> None:
+    def prepare(self, target: WriteTarget, limits: Limits, ordinal: int) -> None:
         """Where its rows go, which is known once there is a table."""
-        self.target, self._limits = target, limits
+        self.target, self._limits, self.ordinal = target, limits, ordinal
 
     def write(self, batches: Sequence[pa.RecordBatch], overdue: Callable[[], None]) -> None:
         """Takes rows. `overdue` is called on another thread when appended ones have waited for too long."""
@@ -141,7 +143,7 @@ class OpenEpoch:
         assert self.target is not None
         if self._writer is None:
             self._writers += 1
-            name = FileName(self._writer_name, self.number, 0, f"{self._writers}", epoch_token=self.token)
+            name = FileName(self._writer_name, self.ordinal, 0, f"{self._writers}", epoch_token=self.token)
             kind = TableWriter if self.target.changes is None else ChangeWriter
             self._writer = kind(self.target, name)
         self._full += self._writer.write(batch)

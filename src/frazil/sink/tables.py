@@ -15,7 +15,7 @@ from frazil.errors import SchemaMismatch
 from frazil.pipeline.fit import require_fit
 from frazil.pipeline.schema import parse_schema
 from frazil.sink.config import SinkConfig
-from frazil.spark import require_iceberg
+from frazil.spark import require_delta, require_iceberg
 from frazil.table import LakeTable
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ def open_table(config: SinkConfig, spark: SparkSession | None, arriving: Schema 
     if config.table.format == "iceberg":
         assert spark is not None
         require_iceberg(spark)
+    elif config.table.mode == "upsert":
+        assert spark is not None
+        require_delta(spark)
     lakehouse = open_lakehouse(config, spark)
     declared = config.columns.schema_
     found = lakehouse.find(config.table.name)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from frazil.spark.attempts import ran_more_than_once
     from frazil.spark.gateway import ensure_callbacks, first_line, java_exception_classes, jvm, jvm_has_ended
     from frazil.spark.java import java_home
-    from frazil.spark.session import open_session, own_session, require_iceberg
+    from frazil.spark.session import open_session, own_session, require_delta, require_iceberg
 
 __all__ = [
     "ensure_callbacks",
@@ -25,6 +25,7 @@ __all__ = [
     "open_session",
     "own_session",
     "ran_more_than_once",
+    "require_delta",
     "require_iceberg",
 ]
 
@@ -38,6 +39,7 @@ _MODULE_OF = {
     "open_session": "frazil.spark.session",
     "own_session": "frazil.spark.session",
     "ran_more_than_once": "frazil.spark.attempts",
+    "require_delta": "frazil.spark.session",
     "require_iceberg": "frazil.spark.session",
 }
 

@@ -22,6 +22,11 @@ LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
 
 _ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _DELTA_EXTENSIONS = "io.delta.sql.DeltaSparkSessionExtension"
+_DELTA = {
+    "spark.sql.extensions": _DELTA_EXTENSIONS,
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""What a session needs for SQL about Delta tables."""
 
 # These hold wherever the session comes from: a worker that got timestamps in another zone would land them
 # wrong.
@@ -31,8 +36,8 @@ _SQL_CONF = {
 }
 
 _CORE_CONF = {
+    **_DELTA,
     "spark.sql.extensions": f"{_ICEBERG_EXTENSIONS},{_DELTA_EXTENSIONS}",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.python.daemon.module": "frazil.spark.daemon",
     "spark.ui.showConsoleProgress": "false",
     "spark.port.maxRetries": "100",  # several pipelines on one machine each find a port for their UI
@@ -135,6 +140,17 @@ def _open(app_name: str, master: str | None, settings: Mapping[str, str]) -> Spa
     if master is not None:
         builder = builder.master(master)
     return builder.config(map=dict(settings)).getOrCreate()
+
+
+def require_delta(spark: SparkSession) -> SparkSession:
+    """Refuse a session that somebody else started without Delta: a MERGE would fail there, and be tried again."""
+    missing = [key for key, name in _DELTA.items() if name not in (spark.conf.get(key, None) or "")]
+    if missing:
+        raise SetupError(
+            "changes of a Delta table land by MERGE, and this Spark was started without Delta",
+            f"start it with Delta's jars and {', '.join(f'{key}={_DELTA[key]}' for key in missing)}",
+        )
+    return spark
 
 
 def require_iceberg(spark: SparkSession) -> SparkSession:

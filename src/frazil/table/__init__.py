@@ -7,7 +7,7 @@ beyond that, `Lakehouse` is where it finds them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from frazil.protocol.commit import Proposal, TableObserved
@@ -91,6 +91,23 @@ class LakeTable(Table, Protocol):
         """What workers must know to write files for the table as it is now.
 
         `tells_before` says whether changes come with the row as it was before them.
+        """
+        ...
+
+    def register_of(self, writer: str) -> Register | None:
+        """What it says of a writer, and nothing else."""
+        ...
+
+    def newest(self) -> int:
+        """The number of its newest commit: what is there now has no later one."""
+        ...
+
+    def append(self, files: Sequence[WrittenFile], facts: Mapping[str, str], after: int | None = None) -> int:
+        """One attempt at one atomic commit of rows alone; returns the snapshot or version.
+
+        Nothing is judged but that the files fit the table, and nothing tells later who landed them: `facts` are
+        for people. `after` says that the same files were sent before, when that was the newest commit: they are
+        looked for first, because no table may have a file twice. Whatever is raised, the outcome is unknown.
         """
         ...
 

@@ -52,7 +52,7 @@ from frazil.table.delta.settings import write_settings
 from frazil.table.delta.version_file import Removal, commit_info, put_version, tend, write_actions
 from frazil.table.evolve import Evolution
 from frazil.table.files import STAGED_FOLDER, WriteTarget, WrittenFile, writer_in_names
-from frazil.table.refusal import require_proceed
+from frazil.table.refusal import require_proceed, require_written_for
 from frazil.table.storage import files_below, name_of
 
 log = structlog.get_logger()
@@ -99,6 +99,15 @@ class DeltaLakeTable:
         if proposal.summary.get(PREFIX + "action") == "start":
             self._sweep(proposal.writer, register.epoch)
         return register
+
+    def append(self, files: Sequence[WrittenFile], facts: Mapping[str, str], after: int | None = None) -> int:
+        table = self._load_table()
+        if after is not None and self._referenced(table, [file.path for file in files], after):
+            return table.version()
+        require_written_for(self._name, _layout(table), files)
+        columns, now_ms = self._columns(table), time.time_ns() // 1_000_000
+        self._send(table, [add_action(file, columns, self._uri, now_ms) for file in files], [], facts, {})
+        return table.version() + 1
 
     def _merge(self, table: DeltaTable, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
         """Writes the register ahead, lets Delta merge, and looks whether it did; `merge.py` says why."""
@@ -196,6 +205,14 @@ class DeltaLakeTable:
         else:
             table.alter.add_columns(new_columns(self._name, evolution))
 
+    def register_of(self, writer: str) -> Register | None:
+        with self._answering():
+            table = self._load_table()
+            return read_register(table, self._log(table), writer)
+
+    def newest(self) -> int:
+        return self.loaded().version()
+
     def check_head(self) -> None:
         """A table that loads has a log that can be read from its last checkpoint on."""
         with self._answering():
@@ -211,12 +228,14 @@ class DeltaLakeTable:
 
     def referenced(self, paths: Sequence[str], after: int) -> set[str]:
         with self._answering():
-            table = self._load_table()
-            names = set(map(name_of, table.file_uris()))
-            for version in self._log(table).versions():
-                if version.number <= after:
-                    break
-                names |= {name_of(action["path"]) for action in version.adds}
+            return self._referenced(self._load_table(), paths, after)
+
+    def _referenced(self, table: DeltaTable, paths: Sequence[str], after: int) -> set[str]:
+        names = set(map(name_of, table.file_uris()))
+        for version in self._log(table).versions():
+            if version.number <= after:
+                break
+            names |= {name_of(action["path"]) for action in version.adds}
         return {path for path in paths if name_of(path) in names}
 
     def unreferenced_metadata(self) -> list[str]:

@@ -44,6 +44,7 @@ from frazil.protocol.summary import PREFIX, CommitRecord, Kin, read_held, read_s
 from frazil.spark import ensure_callbacks, java_exception_classes, jvm
 from frazil.table.evolve import Evolution
 from frazil.table.files import WriteTarget, WrittenFile
+from frazil.table.iceberg.append import append_rows, layout_of
 from frazil.table.iceberg.former import former
 from frazil.table.iceberg.keys import change_target, whole_row_target
 from frazil.table.iceberg.leftovers import referenced_paths, unreferenced_metadata
@@ -101,6 +102,10 @@ class IcebergTable:
         self._require_shown(operations.current(), proposal.writer, register)
         return register
 
+    def append(self, files: Sequence[WrittenFile], facts: Mapping[str, str], after: int | None = None) -> int:
+        table = self._load()
+        return append_rows(self._jvm, self._name, table, files, self._content_file, facts, after)
+
     def _update(self, transaction: Any, table: Any, files: Sequence[WrittenFile], proposal: Proposal) -> Any:
         """The files as Iceberg's own kind of change to a table."""
         replaces = proposal.replaces
@@ -146,6 +151,14 @@ class IcebergTable:
                 f"{error.java_exception.getMessage()}",
                 "they are looked up, and the epoch is written, again; its first files are not committed",
             ) from error
+
+    def register_of(self, writer: str) -> Register | None:
+        text = self.loaded().properties().get(REGISTER_PROPERTY + writer)
+        return None if text is None else Register.decode(text)
+
+    def newest(self) -> int:
+        head = self.loaded().currentSnapshot()
+        return 0 if head is None else int(head.sequenceNumber())
 
     def check_head(self) -> None:
         with self._answering("did not answer"):
@@ -277,8 +290,7 @@ class IcebergTable:
         text = table.properties().get(REGISTER_PROPERTY + writer)
         register = None if text is None else Register.decode(text)
         standing = Standing.ANCESTOR if register is None else self._standing(table, head, register)
-        layout = Layout(table.schema().schemaId(), table.spec().specId(), table.sortOrder().orderId())
-        self.layout_seen = layout
+        self.layout_seen = layout = layout_of(table)
         strangers = frozenset() if proposal is None else proposal.shape.strangers(layout)
         return TableObserved(
             table=self._name,
