@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no round after so long")
     parser.add_argument("--seed", type=int, help="draws the faults and their moments")
     parser.add_argument("--per-second", type=int, default=500, help="records to produce")
+    parser.add_argument("--format", choices=["iceberg", "delta"], default="iceberg", help="of the table")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
     wish = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if wish.seed is None else wish.seed
@@ -57,7 +58,8 @@ def certify(report: Report, wish: argparse.Namespace) -> int:
                     f"{time.monotonic() - began:6.0f} s  kills {report.kills:>3}  {what}", highlight=False
                 )
 
-            with set_up(folder, spark, seed=seed, per_second=wish.per_second, megabytes=512 + 2 * kills) as stage:
+            around = {"seed": seed, "per_second": wish.per_second, "megabytes": 512 + 2 * kills}
+            with set_up(folder, spark, **around, table_format=wish.format) as stage:
                 Supervisor(stage, script, report, tell).run(wish.minutes)
     except Exception as error:
         report.broken = report.broken or str(error)

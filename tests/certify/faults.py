@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
+from deltalake import DeltaTable
 
 from tests.certify.life import Broken, Life
 from tests.certify.points import POINTS, Point
@@ -102,11 +103,26 @@ def write_foreign_row(stage: Stage, _life: Life, _dice: random.Random) -> None:
 
 
 def compact(stage: Stage, _life: Life, _dice: random.Random) -> None:
-    stage.call("rewrite_data_files", "options => map('min-input-files', '2')")
+    if stage.delta is None:
+        stage.call("rewrite_data_files", "options => map('min-input-files', '2')")
+    else:
+        stage.tend(f"OPTIMIZE {stage.table}")
 
 
 def expire(stage: Stage, _life: Life, dice: random.Random) -> None:
-    stage.call("expire_snapshots", f"older_than => now(), retain_last => {dice.choice((1, 10, 50))}")
+    kept = dice.choice((1, 10, 50))
+    if stage.delta is None:
+        stage.call("expire_snapshots", f"older_than => now(), retain_last => {kept}")
+    else:
+        clean_up_log(stage.delta, kept)
+
+
+def clean_up_log(folder: Path, kept: int) -> None:
+    """As Delta itself does behind a checkpoint, only sooner."""
+    table = DeltaTable(folder)
+    table.create_checkpoint()
+    for version in range(table.version() - kept + 1):
+        (folder / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
 
 
 def kill_driver(_stage: Stage, life: Life, _dice: random.Random) -> None:

@@ -18,6 +18,7 @@ from frazil import cli
 from frazil.demo.broker import Broker
 from frazil.pipeline import PipelineSpec, load_pipeline
 from frazil.spark import own_session
+from frazil.table.files import TableFormat
 from frazil.table.iceberg import spark_catalog_conf
 from tests.certify.disk import Disk
 from tests.certify.life import LONG_S, Broken, Life
@@ -48,7 +49,8 @@ kafka."reconnect.backoff.max.ms" = 500
 format = "json"
 schema = "id BIGINT, name STRING"
 [table]
-name = "{table}"
+format = "{format}"
+{place}
 [catalog]
 name = "{catalog}"
 warehouse = "./warehouse"
@@ -79,7 +81,13 @@ class Stage:
 
     @property
     def table(self) -> str:
-        return f"{self.spec.catalog.name}.{TABLE}"
+        path = self.spec.table.path
+        return f"{self.spec.catalog.name}.{TABLE}" if path is None else f"delta.`{path}`"
+
+    @property
+    def delta(self) -> Path | None:
+        """The folder of a Delta table; None of an Iceberg table."""
+        return None if self.spec.table.path is None else Path(self.spec.table.path)
 
     @property
     def armed(self) -> Path:
@@ -147,7 +155,15 @@ def held(code: int | None, told: str) -> dict[str, Any]:
 
 
 @contextmanager
-def set_up(folder: Path, spark: SparkSession, *, seed: int, per_second: int, megabytes: int) -> Iterator[Stage]:
+def set_up(
+    folder: Path,
+    spark: SparkSession,
+    *,
+    seed: int,
+    per_second: int,
+    megabytes: int,
+    table_format: TableFormat = "iceberg",
+) -> Iterator[Stage]:
     """Everything started; after a failure the folder is left for inspection, processes never are."""
     for name in ("logs", "points"):
         (folder / name).mkdir(parents=True)
@@ -159,7 +175,15 @@ def set_up(folder: Path, spark: SparkSession, *, seed: int, per_second: int, meg
             _create_topic(address)
             catalog = f"certify{seed}"
             file = disk.folder / "pipeline.toml"
-            file.write_text(PIPELINE.format(topic=TOPIC, bootstrap=address, table=TABLE, catalog=catalog))
+            place = f'name = "{TABLE}"' if table_format == "iceberg" else 'path = "./orders"'
+            told = {
+                "topic": TOPIC,
+                "bootstrap": address,
+                "catalog": catalog,
+                "format": table_format,
+                "place": place,
+            }
+            file.write_text(PIPELINE.format(**told))
             workload = Workload(address, TOPIC, seed, per_second)
             session = own_session(spark)
             stage = Stage(folder, session, broker, proxy, disk, workload, file)
