@@ -16,7 +16,11 @@ from tests.certify.supervisor import Supervisor
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROUNDS = [
+    from frazil.table.files import TableFormat
+
+Rounds = list[tuple[list[str], str, list[str]]]
+
+ROUNDS: Rounds = [
     (
         [
             "kill a Python worker",
@@ -33,31 +37,43 @@ ROUNDS = [
     (["delay traffic", "expire snapshots", "pause the broker"], "pause past a take-over", []),
     (["refuse connections"], "kill the JVM", ["flip a bit of the journal"]),
 ]
+DELTA_ROUNDS: Rounds = [
+    (["write a foreign row", "kill a Python worker", "compact the table"], "crash inside the commit", []),
+    (["expire snapshots"], "crash after the commit before the reply", ["delete the journal"]),
+]
 
 
 @pytest.mark.real
 @pytest.mark.timeout(900)
-def test_whatever_is_broken_or_killed_every_record_is_there_once(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table_format", "rounds", "kills", "fenced"),
+    [("iceberg", ROUNDS, 5, 1), ("delta", DELTA_ROUNDS, 3, 0)],
+    ids=["iceberg", "delta"],
+)
+def test_whatever_is_broken_or_killed_every_record_is_there_once(
+    spark: SparkSession, tmp_path: Path, table_format: TableFormat, rounds: Rounds, kills: int, fenced: int
+) -> None:
     """A verification after every life, and in the end the topic beside the tables.
 
     TEST-05, TEST-08, REC-16, REC-17, FAULT-01, FAULT-02, FAULT-03, FAULT-04, FAULT-05, FAULT-06, FAULT-43.
     """
     report = Report(seed=20261115)
-    with set_up(tmp_path / "certify", spark, seed=report.seed, per_second=200, megabytes=256) as stage:
+    around = {"seed": report.seed, "per_second": 200, "megabytes": 256}
+    with set_up(tmp_path / "certify", spark, **around, table_format=table_format) as stage:
         script = [
             Round(number, _steps(within, stage.disk.is_small), Step(FAULTS[end]), _steps(between))
-            for number, (within, end, between) in enumerate(ROUNDS, 1)
+            for number, (within, end, between) in enumerate(rounds, 1)
         ]
         Supervisor(stage, script, report, verify_apart=False).run()
 
     assert report.broken is None
     assert report.faults == {step.fault.name: 1 for each in script for step in each.steps}
-    assert report.kills == 5
-    assert report.fenced == 1
-    assert (report.lives, report.generations) == (4, 4)
-    assert (report.verifications, report.deep_verifications) == (4, 1)
-    assert report.epochs > 10
-    assert report.rows + report.dead_letters == report.records > 1000
+    assert (report.kills, report.fenced) == (kills, fenced)
+    lives = len(rounds) + 1
+    assert (report.lives, report.generations) == (lives, lives)
+    assert (report.verifications, report.deep_verifications) == (lives, 1)
+    assert report.epochs > 5
+    assert report.rows + report.dead_letters == report.records > 500
     assert report.dead_letters > 0
     assert report.foreign_rows > 0
     assert report.transactions_committed > 0
