@@ -36,6 +36,7 @@ class Fault:
     kills: bool = False
     """whether a process dies of SIGKILL"""
     needs_small_disk: bool = False
+    needs_merge: bool = False
 
 
 def kill_worker(_stage: Stage, life: Life, dice: random.Random) -> None:
@@ -98,8 +99,9 @@ def fill_disk(stage: Stage, life: Life, _dice: random.Random) -> None:
         stage.disk.make_room()
 
 
-def write_foreign_row(stage: Stage, _life: Life, _dice: random.Random) -> None:
-    stage.tend(f"INSERT INTO {stage.table} (id) VALUES (0)")
+def write_foreign_row(stage: Stage, _life: Life, dice: random.Random) -> None:
+    """With a key that no record has."""
+    stage.tend(f"INSERT INTO {stage.table} (id) VALUES ({10**15 + dice.randrange(10**15)})")
 
 
 def compact(stage: Stage, _life: Life, _dice: random.Random) -> None:
@@ -220,7 +222,13 @@ FAULTS = {
         Fault("flip a bit of the journal", "between", flip_journal),
         Fault("delete the journal", "between", delete_journal),
         *(
-            Fault(f"crash {point.name}", "end" if point.place == "driver" else "within", crash(point), kills=True)
+            Fault(
+                f"crash {point.name}",
+                "end" if point.place == "driver" else "within",
+                crash(point),
+                kills=True,
+                needs_merge=point.needs_merge,
+            )
             for point in POINTS
         ),
     )

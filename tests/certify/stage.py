@@ -18,7 +18,6 @@ from frazil import cli
 from frazil.demo.broker import Broker
 from frazil.pipeline import PipelineSpec, load_pipeline
 from frazil.spark import own_session
-from frazil.table.files import TableFormat
 from frazil.table.iceberg import spark_catalog_conf
 from tests.certify.disk import Disk
 from tests.certify.life import LONG_S, Broken, Life
@@ -36,6 +35,12 @@ _ATTEMPTS = 10
 
 TOPIC = "orders"
 TABLE = "shop.orders"
+PLACES = {
+    "iceberg": f'name = "{TABLE}"',
+    "delta": 'format = "delta"\npath = "./orders"',
+    "keyed-delta": 'format = "delta"\npath = "./orders"\nmode = "upsert"\nkeys = ["id"]',
+}
+"""By kind of table, what `[table]` says of it."""
 PIPELINE = """
 [pipeline]
 name = "orders"
@@ -49,7 +54,6 @@ kafka."reconnect.backoff.max.ms" = 500
 format = "json"
 schema = "id BIGINT, name STRING"
 [table]
-format = "{format}"
 {place}
 [catalog]
 name = "{catalog}"
@@ -162,7 +166,7 @@ def set_up(
     seed: int,
     per_second: int,
     megabytes: int,
-    table_format: TableFormat = "iceberg",
+    kind: str = "iceberg",
 ) -> Iterator[Stage]:
     """Everything started; after a failure the folder is left for inspection, processes never are."""
     for name in ("logs", "points"):
@@ -175,14 +179,7 @@ def set_up(
             _create_topic(address)
             catalog = f"certify{seed}"
             file = disk.folder / "pipeline.toml"
-            place = f'name = "{TABLE}"' if table_format == "iceberg" else 'path = "./orders"'
-            told = {
-                "topic": TOPIC,
-                "bootstrap": address,
-                "catalog": catalog,
-                "format": table_format,
-                "place": place,
-            }
+            told = {"topic": TOPIC, "bootstrap": address, "catalog": catalog, "place": PLACES[kind]}
             file.write_text(PIPELINE.format(**told))
             workload = Workload(address, TOPIC, seed, per_second)
             session = own_session(spark)
