@@ -171,10 +171,8 @@ class DistantLake(DistantTable):
     def _require_readable(self, merge: Merge) -> None:
         if Register.decode(merge.facts[REGISTER]).table_uuid != self._uuid:
             raise CommitRefused("the table is another one")
-        if (
-            self.deleted & set(merge.paths)
-            or not {self.written_for[path] for path in merge.paths} <= self._readable
-        ):
+        layouts = {self.written_for[path] for path in merge.paths}
+        if self.deleted & set(merge.paths) or not layouts <= self._readable:
             raise CommitRefused("the changes cannot be read, or do not fit")
 
     def _require_no_conflict(self, base: _Versions) -> None:

@@ -72,7 +72,7 @@ class Book:
         self.frontier = frontier_of(table)
 
     def _counts(self, number: int) -> bool:
-        """Whether the last commit goes on from this one; a misplaced one counts until somebody rewinds behind it."""
+        """Whether the last commit goes on from this one; a misplaced one counts until somebody rewinds."""
         is_last = number == len(self.commits) - 1
         if is_last or not self.table.was_moved:
             return True
@@ -111,6 +111,11 @@ class Book:
                 left = self.table.line(snapshot.id)
                 gone.update(self._rows(entry for entry in self.commits[:number] if entry[0].id not in left))
         return gone
+
+    def left_behind(self) -> set[Row]:
+        """Rows of misplaced commits, which a rewind leaves in the table: they land again, if they can be read."""
+        misplaced = [entry for entry in self.commits if entry[0].id in self.table.misplaced]
+        return {*self._rows(misplaced)} - {*self.rows()}
 
     def is_amends(self, number: int) -> bool:
         """Whether a commit does not descend from the one before it: its table had been rolled back."""
@@ -179,10 +184,7 @@ def require_rows(world: World, book: Book, kind: str, anchor: Book) -> None:
     if not table.is_rolled_back:
         live = Counter(row for path in table.live_paths for row in table.contents[path])
         if table.keyed:
-            stale = {row for s, _, _ in book.commits for path in s.paths for row in table.contents[path]} - {
-                *landed
-            }
-            live = Counter({*live} - (stale if table.misplaced else set()))
+            live = Counter({*live} - book.left_behind())
         _require_equal(table, "is live", landed, live)
 
 
