@@ -29,7 +29,7 @@ readers: setup  ## have a real Trino read keyed tables as well; fetches it, 820 
 
 SEEDS  ?= 1000
 simulate: setup  ## run SEEDS=1000 made-up histories of a pipeline, or tell SEED=1234 step by step
-	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	@$(BIN)/python -m tests.simulation $(if $(FORMAT),--format $(FORMAT)) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 KILLS  ?= 200
 certify: setup  ## break a real pipeline until KILLS=200 processes were killed, and verify it; SEED=1234 repeats one

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 
 from tests.certify.life import Broken, Life
 from tests.certify.points import POINTS, Point
@@ -101,7 +102,13 @@ def fill_disk(stage: Stage, life: Life, _dice: random.Random) -> None:
 
 def write_foreign_row(stage: Stage, _life: Life, dice: random.Random) -> None:
     """With a key that no record has."""
-    stage.tend(f"INSERT INTO {stage.table} (id) VALUES ({10**15 + dice.randrange(10**15)})")
+    key = 10**15 + dice.randrange(10**15)
+    if stage.delta is None:
+        stage.tend(f"INSERT INTO {stage.table} (id) VALUES ({key})")
+    else:
+        table = DeltaTable(stage.delta)
+        rows = pa.Table.from_pylist([{"id": key}], schema=pa.schema(table.schema().to_arrow()))
+        write_deltalake(table, rows, mode="append")
 
 
 def compact(stage: Stage, _life: Life, _dice: random.Random) -> None:

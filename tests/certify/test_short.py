@@ -18,14 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WITHIN = {
-    "iceberg": [
-        "kill a Python worker",
-        "cut connections",
-        "write a foreign row",
-        "fill the disk",
-        "kill the broker",
-    ],
-    "delta": ["crash before a file closes", "swallow traffic", "write a foreign row", "expire snapshots"],
+    "iceberg": ["kill a Python worker", "write a foreign row", "fill the disk", "kill the broker"],
+    "delta": ["crash before a file closes", "cut connections", "write a foreign row", "expire snapshots"],
 }
 END = {
     "iceberg": ("crash after the commit before the reply", "tear the journal"),
