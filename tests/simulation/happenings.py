@@ -183,7 +183,9 @@ class Happenings:
         """The user follows the remedy: the snapshot that the register names becomes the current one again."""
         for table in self.world.tables:
             register = table.register
-            if table.is_rolled_back and register is not None and table.lists(register.snapshot_id):
+            if register is None or register.snapshot_id in table.misplaced:
+                continue
+            if table.is_rolled_back and table.lists(register.snapshot_id):
                 self.world.count("rollbacks taken back")
                 self.world.tell("user", f"sets {table.name} to snapshot {register.snapshot_id} again")
                 table.set_head(register.snapshot_id)

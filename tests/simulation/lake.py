@@ -159,10 +159,13 @@ class DistantLake(DistantTable):
             self._world.pause(f"has a MERGE under way into {self.name}")
         self._require_readable(merge)
         self._require_no_conflict(base)
+        is_misplaced = self._was_restored_since(int(merge.facts[PLANNED_IN]))
+        if is_misplaced and self.will_expire:
+            raise CommitRefused("files that were read are gone")
         number = self._state.sequence_number + 1
         path = f"{self.name}/merged-{len(self.contents)}"
         self.contents[path] = tuple(row for staged in merge.paths for row in self.contents[staged])
-        if self._was_restored_since(int(merge.facts[PLANNED_IN])):
+        if is_misplaced:
             self._world.count("MERGEs on top of a RESTORE")
             self.misplaced.add(number)
         self.push({**merge.facts, _OPERATION: MERGE}, (path,), {merge.application: merge.number})
@@ -182,8 +185,6 @@ class DistantLake(DistantTable):
         if self._state.layout != base.layout:
             raise CommitRefused("the metadata has changed")
         if any(_OPERATION in version.summary for version in came) and self._world.random.random() < 0.5:
-            raise CommitRefused("files that were read are gone")
-        if self.is_rolled_back and self.will_expire:
             raise CommitRefused("files that were read are gone")
 
     def _was_restored_since(self, number: int) -> bool:
