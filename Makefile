@@ -29,11 +29,11 @@ readers: setup  ## have a real Trino read keyed tables as well; fetches it, 820 
 
 SEEDS  ?= 1000
 simulate: setup  ## run SEEDS=1000 made-up histories of a pipeline, or tell SEED=1234 step by step
-	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	@$(BIN)/python -m tests.simulation $(if $(FORMAT),--format $(FORMAT)) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 KILLS  ?= 200
 certify: setup  ## break a real pipeline until KILLS=200 processes were killed, and verify it; SEED=1234 repeats one
-	@$(BIN)/python -m tests.certify --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+	@$(BIN)/python -m tests.certify --kills $(KILLS) $(if $(FORMAT),--format $(FORMAT)) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 BENCH  ?= append
 bench: setup  ## measure frazil beside Spark's own Kafka source, or BENCH=upsert beside MERGE INTO

@@ -1,4 +1,4 @@
-"""`python -m tests.certify --kills 200 [--seed N] [--json FILE]`."""
+"""`python -m tests.certify --kills 200 [--format delta] [--seed N] [--json FILE]`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from frazil.spark import open_session
 from tests.certify.disk import may_mount
+from tests.certify.faults import FAULTS
 from tests.certify.report import Report
-from tests.certify.script import draw_script
-from tests.certify.stage import set_up
+from tests.certify.script import can_happen, draw_script
+from tests.certify.stage import PLACES, set_up
 from tests.certify.supervisor import Supervisor
 
 _LINE = 400
@@ -32,17 +33,20 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no round after so long")
     parser.add_argument("--seed", type=int, help="draws the faults and their moments")
     parser.add_argument("--per-second", type=int, default=500, help="records to produce")
+    parser.add_argument("--format", choices=PLACES, default="iceberg", help="kind of table")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
     wish = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if wish.seed is None else wish.seed
-    return certify(Report(seed), wish)
+    return certify(Report(seed, wish.format), wish)
 
 
 def certify(report: Report, wish: argparse.Namespace) -> int:
     console = Console(width=None if sys.stdout.isatty() else _LINE)
     seed, kills, file = report.seed, wish.kills, wish.json
     folder = Path(tempfile.mkdtemp(prefix="frazil-certify-"))
-    script = draw_script(seed, kills, has_small_disk=may_mount(folder))
+    able = {"has_small_disk": may_mount(folder), "merges": wish.format == "keyed-delta"}
+    script = draw_script(seed, kills, **able)
+    report.meaningless = tuple(name for name, fault in FAULTS.items() if not can_happen(fault, **able))
     console.print(f"seed {seed}: {len(script)} rounds, {sum(each.kills for each in script)} kills, in {folder}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     spark = open_session("certify", master="local[2]", conf={"spark.ui.enabled": "false"})
@@ -57,7 +61,8 @@ def certify(report: Report, wish: argparse.Namespace) -> int:
                     f"{time.monotonic() - began:6.0f} s  kills {report.kills:>3}  {what}", highlight=False
                 )
 
-            with set_up(folder, spark, seed=seed, per_second=wish.per_second, megabytes=512 + 2 * kills) as stage:
+            around = {"seed": seed, "per_second": wish.per_second, "megabytes": 512 + 2 * kills}
+            with set_up(folder, spark, **around, kind=wish.format) as stage:
                 Supervisor(stage, script, report, tell).run(wish.minutes)
     except Exception as error:
         report.broken = report.broken or str(error)

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 
 from tests.certify.life import Broken, Life
 from tests.certify.points import POINTS, Point
@@ -35,6 +37,7 @@ class Fault:
     kills: bool = False
     """whether a process dies of SIGKILL"""
     needs_small_disk: bool = False
+    needs_merge: bool = False
 
 
 def kill_worker(_stage: Stage, life: Life, dice: random.Random) -> None:
@@ -97,16 +100,38 @@ def fill_disk(stage: Stage, life: Life, _dice: random.Random) -> None:
         stage.disk.make_room()
 
 
-def write_foreign_row(stage: Stage, _life: Life, _dice: random.Random) -> None:
-    stage.tend(f"INSERT INTO {stage.table} (id) VALUES (0)")
+def write_foreign_row(stage: Stage, _life: Life, dice: random.Random) -> None:
+    """With a key that no record has."""
+    key = 10**15 + dice.randrange(10**15)
+    if stage.delta is None:
+        stage.tend(f"INSERT INTO {stage.table} (id) VALUES ({key})")
+    else:
+        table = DeltaTable(stage.delta)
+        rows = pa.Table.from_pylist([{"id": key}], schema=pa.schema(table.schema().to_arrow()))
+        write_deltalake(table, rows, mode="append")
 
 
 def compact(stage: Stage, _life: Life, _dice: random.Random) -> None:
-    stage.call("rewrite_data_files", "options => map('min-input-files', '2')")
+    if stage.delta is None:
+        stage.call("rewrite_data_files", "options => map('min-input-files', '2')")
+    else:
+        stage.tend(f"OPTIMIZE {stage.table}")
 
 
 def expire(stage: Stage, _life: Life, dice: random.Random) -> None:
-    stage.call("expire_snapshots", f"older_than => now(), retain_last => {dice.choice((1, 10, 50))}")
+    kept = dice.choice((1, 10, 50))
+    if stage.delta is None:
+        stage.call("expire_snapshots", f"older_than => now(), retain_last => {kept}")
+    else:
+        clean_up_log(stage.delta, kept)
+
+
+def clean_up_log(folder: Path, kept: int) -> None:
+    """As Delta itself does behind a checkpoint, only sooner."""
+    table = DeltaTable(folder)
+    table.create_checkpoint()
+    for version in range(table.version() - kept + 1):
+        (folder / "_delta_log" / f"{version:020d}.json").unlink(missing_ok=True)
 
 
 def kill_driver(_stage: Stage, life: Life, _dice: random.Random) -> None:
@@ -204,7 +229,13 @@ FAULTS = {
         Fault("flip a bit of the journal", "between", flip_journal),
         Fault("delete the journal", "between", delete_journal),
         *(
-            Fault(f"crash {point.name}", "end" if point.place == "driver" else "within", crash(point), kills=True)
+            Fault(
+                f"crash {point.name}",
+                "end" if point.place == "driver" else "within",
+                crash(point),
+                kills=True,
+                needs_merge=point.needs_merge,
+            )
             for point in POINTS
         ),
     )

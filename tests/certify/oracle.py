@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.certify.life import Broken
@@ -70,18 +72,28 @@ def _records(bootstrap: str) -> Iterator[tuple[int, int, bytes]]:
 
 def _tables(stage: Stage) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]], int]:
     """The rows and dead letters in the topic's terms, and how many rows somebody else wrote."""
-    warehouse = stage.file.parent / "warehouse"
-    catalog = SqlCatalog(
-        stage.spec.catalog.name, uri=f"sqlite:///{warehouse / 'catalog.db'}", warehouse=str(warehouse)
-    )
-    rows = catalog.load_table(TABLE).scan(selected_fields=("_kafka_partition", "_offset", "id")).to_arrow()
-    dead = catalog.load_table(f"{TABLE}__dead_letters").scan(selected_fields=("partition", "offset")).to_arrow()
+    rows, dead = _of_iceberg(stage) if stage.delta is None else _of_delta(stage.delta)
     ours = rows.filter(pa.compute.is_valid(rows["_offset"]))
     return (
         _tuples(ours, "_kafka_partition", "_offset", "id"),
         _tuples(dead, "partition", "offset"),
         len(rows) - len(ours),
     )
+
+
+def _of_delta(folder: Path) -> tuple[pa.Table, pa.Table]:
+    rows = DeltaTable(folder).to_pyarrow_table(columns=["_kafka_partition", "_offset", "id"])
+    return rows, DeltaTable(f"{folder}__dead_letters").to_pyarrow_table(columns=["partition", "offset"])
+
+
+def _of_iceberg(stage: Stage) -> tuple[pa.Table, pa.Table]:
+    warehouse = stage.file.parent / "warehouse"
+    catalog = SqlCatalog(
+        stage.spec.catalog.name, uri=f"sqlite:///{warehouse / 'catalog.db'}", warehouse=str(warehouse)
+    )
+    rows = catalog.load_table(TABLE).scan(selected_fields=("_kafka_partition", "_offset", "id")).to_arrow()
+    dead = catalog.load_table(f"{TABLE}__dead_letters").scan(selected_fields=("partition", "offset")).to_arrow()
+    return rows, dead
 
 
 def _tuples(table: pa.Table, *columns: str) -> list[tuple[int, ...]]:

@@ -1,5 +1,7 @@
 """Crash points: named places in the product, watched from outside of it.
 
+A name may stand for one place in each kind of table; a run passes those of its own.
+
 A point is armed by a file of its name. Whoever passes it next removes the file, which only one process can, and
 kills itself with SIGKILL right there. The product knows nothing of this: its functions are wrapped from outside.
 """
@@ -28,6 +30,8 @@ class Point:
     when: Literal["before", "after"]
     function: str
     """module:class.method"""
+    needs_merge: bool = False
+    """whether it lies in the MERGE of a keyed Delta table"""
 
     @property
     def file(self) -> str:
@@ -51,6 +55,11 @@ POINTS = (
     Point("before the commit", "driver", "before", "frazil.table.iceberg.table:IcebergTable.commit"),
     Point("inside the commit", "driver", "after", "frazil.table.iceberg.table:Guard.validate"),
     Point("after the commit before the reply", "driver", "after", "frazil.table.iceberg.table:IcebergTable.commit"),
+    Point("before the commit", "driver", "before", "frazil.table.delta.table:DeltaLakeTable.commit"),
+    Point("inside the commit", "driver", "before", "frazil.table.delta.table:DeltaLakeTable._send"),
+    Point("after the commit before the reply", "driver", "after", "frazil.table.delta.table:DeltaLakeTable.commit"),
+    Point("between plan and MERGE", "driver", "before", "frazil.table.delta.merge:Merger.merge", needs_merge=True),
+    Point("after the MERGE", "driver", "after", "frazil.table.delta.merge:Merger.merge", needs_merge=True),
     Point("between the two tables", "driver", "before", "frazil.commit.coordinator:Coordinator._require_landed"),
     Point("before the entry that an epoch landed", "driver", "before", "frazil.engine.logbook:Logbook.landed"),
     Point("before the offset commit", "driver", "before", "frazil.source.kafka.plan:KafkaTopics.acknowledge"),

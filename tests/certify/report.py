@@ -17,6 +17,10 @@ class Report:
     """The counts of one certification."""
 
     seed: int
+    kind: str = "iceberg"
+    """which kind of table was written"""
+    meaningless: tuple[str, ...] = ()
+    """faults that cannot happen to this kind of table, or on this machine"""
     faults: Counter[str] = field(default_factory=Counter)
     """by name; a fault counts once it is over and frazil did what was expected of it"""
     kills: int = 0
@@ -49,15 +53,18 @@ class Report:
 
     def table(self) -> Table:
         grid = Table(
-            box=box.SIMPLE, show_header=False, title=f"certification, seed {self.seed}", title_justify="left"
+            box=box.SIMPLE,
+            show_header=False,
+            title=f"certification of {self.kind}, seed {self.seed}",
+            title_justify="left",
         )
         grid.add_column()
         grid.add_column(justify="right")
         for name in FAULTS:
-            grid.add_row(name, f"{self.faults[name]:,}")
+            grid.add_row(name, "cannot happen here" if name in self.meaningless else f"{self.faults[name]:,}")
         grid.add_section()
         for name, value in asdict(self).items():
-            if name not in {"seed", "faults", "broken", "seconds"}:
+            if name not in {"seed", "kind", "meaningless", "faults", "broken", "seconds"}:
                 grid.add_row(name.replace("_", " "), f"{value:,}")
         grid.add_row("time", f"{self.seconds / 60:.1f} min")
         return grid

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.certify.faults import FAULTS, Fault, When
@@ -65,19 +65,23 @@ class Deck:
         return self._left.pop()
 
 
-def draw_script(seed: int, kills: int, *, has_small_disk: bool = True) -> list[Round]:
+def draw_script(seed: int, kills: int, *, has_small_disk: bool = True, merges: bool = False) -> list[Round]:
     """As many rounds as it takes to kill so often."""
     rounds: list[Round] = []
-    for drawn in _rounds(random.Random(f"certify {seed}"), has_small_disk):
+    able = [fault for fault in FAULTS.values() if can_happen(fault, has_small_disk=has_small_disk, merges=merges)]
+    for drawn in _rounds(random.Random(f"certify {seed}"), able):
         if sum(each.kills for each in rounds) >= kills:
             return rounds
         rounds.append(drawn)
     raise AssertionError("the deck never ends")
 
 
-def _rounds(dice: random.Random, has_small_disk: bool) -> Iterator[Round]:
+def can_happen(fault: Fault, *, has_small_disk: bool, merges: bool) -> bool:
+    return (has_small_disk or not fault.needs_small_disk) and (merges or not fault.needs_merge)
+
+
+def _rounds(dice: random.Random, able: Sequence[Fault]) -> Iterator[Round]:
     def deck(when: When) -> Deck:
-        able = [fault for fault in FAULTS.values() if has_small_disk or not fault.needs_small_disk]
         cards = [fault for fault in able if fault.when == when for _ in range(_OFTEN.get(fault.name, 1))]
         return Deck(cards, dice)
 

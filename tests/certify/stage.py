@@ -35,6 +35,12 @@ _ATTEMPTS = 10
 
 TOPIC = "orders"
 TABLE = "shop.orders"
+PLACES = {
+    "iceberg": f'name = "{TABLE}"',
+    "delta": 'format = "delta"\npath = "./orders"',
+    "keyed-delta": 'format = "delta"\npath = "./orders"\nmode = "upsert"\nkeys = ["id"]',
+}
+"""By kind of table, what `[table]` says of it."""
 PIPELINE = """
 [pipeline]
 name = "orders"
@@ -48,7 +54,7 @@ kafka."reconnect.backoff.max.ms" = 500
 format = "json"
 schema = "id BIGINT, name STRING"
 [table]
-name = "{table}"
+{place}
 [catalog]
 name = "{catalog}"
 warehouse = "./warehouse"
@@ -79,7 +85,13 @@ class Stage:
 
     @property
     def table(self) -> str:
-        return f"{self.spec.catalog.name}.{TABLE}"
+        path = self.spec.table.path
+        return f"{self.spec.catalog.name}.{TABLE}" if path is None else f"delta.`{path}`"
+
+    @property
+    def delta(self) -> Path | None:
+        """The folder of a Delta table; None of an Iceberg table."""
+        return None if self.spec.table.path is None else Path(self.spec.table.path)
 
     @property
     def armed(self) -> Path:
@@ -147,7 +159,15 @@ def held(code: int | None, told: str) -> dict[str, Any]:
 
 
 @contextmanager
-def set_up(folder: Path, spark: SparkSession, *, seed: int, per_second: int, megabytes: int) -> Iterator[Stage]:
+def set_up(
+    folder: Path,
+    spark: SparkSession,
+    *,
+    seed: int,
+    per_second: int,
+    megabytes: int,
+    kind: str = "iceberg",
+) -> Iterator[Stage]:
     """Everything started; after a failure the folder is left for inspection, processes never are."""
     for name in ("logs", "points"):
         (folder / name).mkdir(parents=True)
@@ -159,7 +179,8 @@ def set_up(folder: Path, spark: SparkSession, *, seed: int, per_second: int, meg
             _create_topic(address)
             catalog = f"certify{seed}"
             file = disk.folder / "pipeline.toml"
-            file.write_text(PIPELINE.format(topic=TOPIC, bootstrap=address, table=TABLE, catalog=catalog))
+            told = {"topic": TOPIC, "bootstrap": address, "catalog": catalog, "place": PLACES[kind]}
+            file.write_text(PIPELINE.format(**told))
             workload = Workload(address, TOPIC, seed, per_second)
             session = own_session(spark)
             stage = Stage(folder, session, broker, proxy, disk, workload, file)

@@ -65,8 +65,8 @@ class Workload:
             # A producer that cannot reach its broker keeps records in memory; it is given no more meanwhile.
             if len(producer) < 20 * self._batch:
                 for _ in range(self._batch):
-                    value = _value(dice, number)
-                    producer.produce(self._topic, value, partition=number % PARTITIONS, on_delivery=note)
+                    key, value = str(number), _value(dice, number)
+                    producer.produce(self._topic, value, key, number % PARTITIONS, on_delivery=note)
                     number += 1
             producer.poll(0)
         if producer.flush(120):
@@ -94,7 +94,7 @@ class Workload:
         keep = dice.random() < 0.6
         producer.begin_transaction()
         for _ in range(dice.randint(1, max(2, self._batch // 2))):
-            producer.produce(self._topic, _value(dice, number), partition=-number % PARTITIONS)
+            producer.produce(self._topic, _value(dice, number), str(number), -number % PARTITIONS)
             number -= 1
         producer.poll(0)
         if keep:

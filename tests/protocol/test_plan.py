@@ -21,8 +21,8 @@ from frazil.protocol.plan import (
     backlog,
     cut,
     lag,
+    look_again,
     reconcile,
-    recreated_topic,
 )
 from frazil.protocol.positions import EMPTY_SPAN, Frontier, Partition, Position, Range, Span
 
@@ -59,8 +59,10 @@ class TestReconcileRowByRow:
 
     def test_a_topic_recreated_while_it_was_read_is_noticed_afterwards(self) -> None:
         """FAULT-34."""
-        assert recreated_topic(frontier(p0=1), seen({P0: (0, 9)})) is None
-        after = recreated_topic(frontier(p0=1), seen({P0: (0, 9)}, {"orders": "id-2"}))
+        read = Span({P0: Range(1, 9)})
+        assert look_again(frontier(p0=1), read, seen({P0: (0, 9)})) is None
+        assert isinstance(look_again(frontier(p0=1), read, seen({}, {})), Unsure)
+        after = look_again(frontier(p0=1), read, seen({P0: (0, 9)}, {"orders": "id-2"}))
         assert isinstance(stop(after).error, SourceChanged)
 
     @pytest.mark.parametrize("allowed", [True, False])

@@ -20,6 +20,7 @@ the same seed is the same history, to the letter of its trace.
 
     broker      partitions with transactions, gaps, retention; topics recreated, logs truncated
     table       the shipped table in memory, on a network where every call can fail or hang
+    lake        a Delta table there: the product's adapter, on a log and a MERGE in memory
     workers     what Spark would do: read a span, write files, lose an attempt, report a file twice
     process     one life of one coordinator, from its start to its end, whatever ends it
     stage       puts the made-up clock, pool and workers where the engine looks for the real ones
@@ -32,7 +33,7 @@ or stop with an error that is true. Then the oracle checks the promises: A every
 file there and referenced once, C the frontier never back and spans without gaps, D no stop without its cause.
 
 `test_seeds` runs histories, `test_points` stops one coordinator at each of its moments in turn, and
-`test_mutations` breaks the product on purpose and expects to be told so.
+`test_mutations` breaks the product on purpose and expects to be told so. `test_lake` does all that to Delta tables.
 
 `make simulate` runs many seeds; `make simulate SEED=1234` tells one from beginning to end.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds 10000`, or `--seed 1234` to be told one history."""
+"""`python -m tests.simulation --seeds 10000 [--format delta]`, or `--seed 1234` to be told one history."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="tell this one from beginning to end")
     parser.add_argument("--seeds", type=int, default=1000, help="how many to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--format", choices=["iceberg", "delta"], default="iceberg", help="kind of table")
     wish = parser.parse_args()
-    return run_many(range(wish.first, wish.first + wish.seeds)) if wish.seed is None else tell(wish.seed)
+    is_delta = wish.format == "delta"
+    seeds = range(wish.first, wish.first + wish.seeds)
+    return run_many(seeds, is_delta) if wish.seed is None else tell(wish.seed, is_delta)
 
 
-def run_many(seeds: range) -> int:
+def run_many(seeds: range, is_delta: bool) -> int:
     began = time.monotonic()
     try:
-        total = simulate_all(seeds, progress=max(1, len(seeds) // 20))
+        total = simulate_all(seeds, progress=max(1, len(seeds) // 20), is_delta=is_delta)
     except Broken as broken:
         print(broken)
         return 1
@@ -32,8 +35,8 @@ def run_many(seeds: range) -> int:
     return 0
 
 
-def tell(seed: int) -> int:
-    world = World(seed)
+def tell(seed: int, is_delta: bool) -> int:
+    world = World(seed, is_delta=is_delta)
     end = "every promise kept"
     with quiet():
         try:

@@ -10,6 +10,7 @@ from frazil.engine.run import RunOptions
 from frazil.protocol.positions import Frontier, Partition
 from frazil.protocol.start import OnRollback
 from tests.simulation.broker import BAD, FILTERED, GAP, GOOD
+from tests.simulation.lake import DistantLake
 from tests.simulation.table import DistantTable
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Happenings:
         ]
         if world.settings.alters:
             always.append((0.5, self.alter))
-        if any(table.delayed for table in world.tables):
+        if any(table.is_delayed for table in world.tables):
             always.append((0.8, self.release))
         if any(table.is_rolled_back for table in world.tables):
             always.append((0.15, self.restore))
@@ -144,7 +145,7 @@ class Happenings:
 
     def release(self) -> None:
         for table in self.world.tables:
-            if table.delayed:
+            if table.is_delayed:
                 table.let_through()
 
     def foreign_write(self) -> None:
@@ -182,7 +183,9 @@ class Happenings:
         """The user follows the remedy: the snapshot that the register names becomes the current one again."""
         for table in self.world.tables:
             register = table.register
-            if table.is_rolled_back and register is not None and table.lists(register.snapshot_id):
+            if register is None or register.snapshot_id in table.misplaced:
+                continue
+            if table.is_rolled_back and table.lists(register.snapshot_id):
                 self.world.count("rollbacks taken back")
                 self.world.tell("user", f"sets {table.name} to snapshot {register.snapshot_id} again")
                 table.set_head(register.snapshot_id)
@@ -190,7 +193,7 @@ class Happenings:
     def disaster(self, kind: str) -> None:
         """The one thing of its kind in this history, if it can happen at all."""
         happened = {
-            "rollback of the anchor": lambda: self._roll_back(self.world.anchor),
+            "rollback of the anchor": self._roll_back_anchor,
             "rollback of the dead letters": lambda: self._roll_back(self.world.dead),
             "rollback of both tables": self._roll_back_both,
             "recreation of the anchor": lambda: self._recreate(self.world.anchor),
@@ -202,6 +205,14 @@ class Happenings:
         if happened:
             self.world.disasters.add(kind)
             self.world.count(kind)
+
+    def _roll_back_anchor(self) -> bool:
+        """At once, or in the middle of the next MERGE."""
+        anchor = self.world.anchor
+        if not isinstance(anchor, DistantLake) or self.chance.random() < 0.3:
+            return self._roll_back(anchor)
+        anchor.ambush = lambda: self._roll_back(anchor)
+        return True
 
     def _roll_back(self, table: DistantTable | None) -> bool:
         if table is None or table.snapshots < 2:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -65,11 +66,35 @@ class Book:
         self._is_anchor = table is world.anchor
         self._amends = set(self._find_amends()) if table.was_moved else set()
         self._choices = {process.name: process.options.on_rollback for process in world.processes}
-        line = table.line(self.commits[-1][0].id) if self.commits else set()
-        self.entries = [entry for entry in self.commits if not table.was_moved or entry[0].id in line]
+        self.entries = [entry for number, entry in enumerate(self.commits) if self._counts(number)]
         """those that the last one descends from"""
-        self.origin = self.entries[0][1].frontier if self.entries else Frontier()
+        self.origin = self._origin()
         self.frontier = frontier_of(table)
+
+    def _counts(self, number: int) -> bool:
+        """Whether the last commit goes on from this one; a misplaced one counts until somebody rewinds."""
+        is_last = number == len(self.commits) - 1
+        if is_last or not self.table.was_moved:
+            return True
+        here, then = self.commits[number][0].id, self.commits[number + 1]
+        if here in self.table.misplaced and self.choice(then[1]) is OnRollback.REWIND:
+            return False
+        return here in self._line
+
+    def _origin(self) -> Frontier:
+        """Where the rows of all that counts begin; a first commit is a start, but for a misplaced one."""
+        if not self.entries:
+            return Frontier()
+        first = self.commits.index(self.entries[0])
+        return self.commits[first - (self.entries[0][0].id in self.table.misplaced)][1].frontier
+
+    @cached_property
+    def _line(self) -> set[int]:
+        """What the last commit goes on from; a misplaced one from what it was planned on."""
+        last = self.commits[-1][0].id
+        if last in self.table.misplaced and len(self.commits) > 1:
+            last = self.commits[-2][0].id
+        return self.table.line(last)
 
     def rows(self) -> Counter[Row]:
         return Counter(self._rows(self.entries))
@@ -87,14 +112,21 @@ class Book:
                 gone.update(self._rows(entry for entry in self.commits[:number] if entry[0].id not in left))
         return gone
 
+    def left_behind(self) -> set[Row]:
+        """Rows of misplaced commits, which a rewind leaves in the table: they land again, if they can be read."""
+        misplaced = [entry for entry in self.commits if entry[0].id in self.table.misplaced]
+        return {*self._rows(misplaced)} - {*self.rows()}
+
     def is_amends(self, number: int) -> bool:
         """Whether a commit does not descend from the one before it: its table had been rolled back."""
         return number in self._amends
 
     def _find_amends(self) -> Iterator[int]:
         parents = {snapshot.id: snapshot.parent for snapshot in self.table.ledger}
-        ours = {snapshot.id for snapshot, _, _ in self.commits}
+        ours = {snapshot.id for snapshot, _, _ in self.commits} - self.table.misplaced
         for number, ((before, _, _), (snapshot, _, _)) in enumerate(pairwise(self.commits), 1):
+            if snapshot.id in self.table.misplaced:
+                continue
             at = snapshot.parent
             while at is not None and at not in ours:
                 at = parents[at]
@@ -111,6 +143,7 @@ class Book:
         """
         snapshot, register, _ = self.commits[number]
         left = self.table.line(snapshot.id)
+        left -= self.table.misplaced
         held = next((r.frontier for s, r, _ in reversed(self.commits[:number]) if s.id in left), None)
         if held is None:
             return register.frontier
@@ -150,6 +183,8 @@ def require_rows(world: World, book: Book, kind: str, anchor: Book) -> None:
     _require_equal(table, "landed", expected, _within(landed, expected, known))
     if not table.is_rolled_back:
         live = Counter(row for path in table.live_paths for row in table.contents[path])
+        if table.keyed:
+            live = Counter({*live} - book.left_behind())
         _require_equal(table, "is live", landed, live)
 
 

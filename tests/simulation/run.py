@@ -48,12 +48,12 @@ def tally(world: World) -> Counter[str]:
     return world.counts + Counter({"histories": 1, "commits landed": commits, "moments": len(world.trace)})
 
 
-def simulate_all(seeds: Iterable[int], *, progress: int = 0) -> Counter[str]:
+def simulate_all(seeds: Iterable[int], *, progress: int = 0, **changes: object) -> Counter[str]:
     """Many histories; prints a line now and then if asked to."""
     total: Counter[str] = Counter()
     began = time.monotonic()
     for seed in seeds:
-        total += tally(simulate(seed))
+        total += tally(simulate(seed, **changes))
         if progress and total["histories"] % progress == 0:
             commits, crashes = total["commits landed"], total["crashes"]
             elapsed_s = time.monotonic() - began

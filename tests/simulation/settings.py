@@ -42,6 +42,8 @@ class Settings:
     disaster_step: int
     alters: bool
     """whether users alter tables"""
+    is_delta: bool = False
+    """whether tables are Delta's, and changes land by MERGE"""
 
     @property
     def pipeline(self) -> str:

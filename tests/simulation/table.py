@@ -31,6 +31,10 @@ class DistantTable(MemoryTable):
         self.contents: dict[str, tuple[Row, ...]] = {}
         self.was_moved = False
         """whether a user has ever set its head"""
+        self.misplaced: set[int] = set()
+        """commits of ours on top of a rollback that they do not know of; only Delta takes such"""
+        self.keyed = False
+        """whether a row that lands again takes the place of the one that was there"""
         self.will_expire = False
         """after a rollback either others write or history expires: both together hide it for good"""
         self.dropped: set[Row] = set()
@@ -48,7 +52,7 @@ class DistantTable(MemoryTable):
             self._world.hurt()
             raise CatalogUnavailable(f"{self.name} gave no answer")
         seen = super().observe(writer, proposal)
-        if self.delayed and self._world.happens(0.8, "delayed commits arrive right after a look"):
+        if self.is_delayed and self._world.happens(0.8, "delayed commits arrive right after a look"):
             self.let_through()
         self._world.pause(f"sees {self.name} at {brief(seen.register)}")
         return seen
@@ -71,6 +75,15 @@ class DistantTable(MemoryTable):
             raise
         self._world.pause(f"is told that {brief(register)} is in {self.name}")
         return register
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether commits are still under way that nobody waits for any more."""
+        return bool(self.delayed)
+
+    def path_of(self, epoch: int, number: int) -> str:
+        """Where a worker puts a file."""
+        return f"{self.name}/{number}.parquet"
 
     def release(self) -> int:
         """Nobody's turn: what arrives late is judged and swapped at one go."""
@@ -99,7 +112,9 @@ class DistantTable(MemoryTable):
     def is_rolled_back(self) -> bool:
         """Told by the table's whole past, not by the product: our last snapshot is no ancestor of the head."""
         ours = [snapshot.id for snapshot in self.ledger if snapshot.register is not None]
-        return self.was_moved and bool(ours) and ours[-1] not in self.line(self.head)
+        if not self.was_moved or not ours:
+            return False
+        return ours[-1] in self.misplaced or ours[-1] not in self.line(self.head)
 
     def line(self, snapshot_id: int | None) -> set[int]:
         """A snapshot and all of its ancestors, expired or not."""
@@ -131,7 +146,7 @@ class DistantTable(MemoryTable):
 
     def alter(self, layout: Layout, misfit: str = "", changed: frozenset[int] = frozenset()) -> None:
         super().alter(layout, misfit, changed)
-        self._readable = {layout} if misfit else self._readable | {layout}
+        self._readable = {self.layout} if misfit else self._readable | {self.layout}
 
     def _push(
         self,

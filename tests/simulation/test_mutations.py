@@ -305,12 +305,11 @@ def _advance_anyhow(
 
 
 def a_recreated_topic_is_taken_for_the_old_one(patch: Patch) -> None:
-    patch.setattr(running, "recreated_topic", lambda frontier, seen: None)
     patch.setattr(planning, "recreated_topic", lambda frontier, seen: None)
 
 
 def nobody_looks_at_the_topic_after_reading_it(patch: Patch) -> None:
-    patch.setattr(running, "recreated_topic", lambda frontier, seen: None)
+    patch.setattr(running, "look_again", lambda frontier, span, seen: None)
 
 
 def new_partitions_are_read_from_their_end(patch: Patch) -> None:

@@ -20,7 +20,7 @@ RECORDS_FROM = 40
 """batches that are there to read when the coordinator starts"""
 
 
-def history(moment: int, *, killed: bool) -> bool:
+def history(moment: int, *, killed: bool, is_delta: bool) -> bool:
     """Whether the coordinator was still at work at that moment."""
     world = World(
         3,
@@ -29,6 +29,7 @@ def history(moment: int, *, killed: bool) -> bool:
         liar=False,
         restlessness=1.0,
         storminess=0.0,
+        is_delta=is_delta,
         spec=spec(max_records=20, in_flight=3, heartbeat="off", loss=False),
     )
     with telling(world), world.begun():
@@ -44,10 +45,11 @@ def history(moment: int, *, killed: bool) -> bool:
     return was_at_work
 
 
+@pytest.mark.parametrize("is_delta", [False, True], ids=["iceberg", "delta"])
 @pytest.mark.parametrize("killed", [True, False])
-def test_a_coordinator_that_goes_no_further_at_any_moment_costs_no_row(killed: bool) -> None:
+def test_a_coordinator_that_goes_no_further_at_any_moment_costs_no_row(killed: bool, is_delta: bool) -> None:
     """TEST-05, TEST-08, REC-16, REC-23, FAULT-01, FAULT-02, FAULT-03, FAULT-05, FAULT-15."""
     moment = 0
-    while history(moment, killed=killed):
+    while history(moment, killed=killed, is_delta=is_delta):
         moment += 1
     assert moment > 50

@@ -32,7 +32,7 @@ class Workers:
         for share in shares:
             for part in share:
                 rows = self._read(part)
-                counts += self._write(rows, targets.dead_floor, files)
+                counts += self._write(rows, planned.number, targets.dead_floor, files)
                 if rows and rows[-1][0][2] == part.end - 1:
                     leader_epochs[part.topic, part.partition] = 1
             if self._world.happens(0.1, "a worker dies, and its files stay behind"):
@@ -59,24 +59,33 @@ class Workers:
             raise SpanUnavailable(f"{part} is not within {log.start} and {log.end}")
         return list(log.visible(part.start, part.end))
 
-    def _write(self, rows: list[tuple[Row, str]], floor: Frontier, files: dict[str, list[WrittenFile]]) -> Counts:
+    def _write(
+        self, rows: list[tuple[Row, str]], epoch: int, floor: Frontier, files: dict[str, list[WrittenFile]]
+    ) -> Counts:
         good = tuple(row for row, kind in rows if kind is GOOD)
         dead = tuple(row for row, kind in rows if kind is BAD)
         if good:
-            files.setdefault(self._world.anchor.name, []).append(self._file(self._world.anchor, good))
+            files.setdefault(self._world.anchor.name, []).append(self._file(self._world.anchor, epoch, good))
         if self._world.dead is not None:
             fresh = tuple(row for row in dead if row[2] >= (floor.offset(_partition(row)) or 0))
             if fresh:
-                files.setdefault(self._world.dead.name, []).append(self._file(self._world.dead, fresh))
+                files.setdefault(self._world.dead.name, []).append(self._file(self._world.dead, epoch, fresh))
         return Counts(len(rows), len(good), len(rows) - len(good) - len(dead), len(dead))
 
-    def _file(self, table: DistantTable, rows: tuple[Row, ...]) -> WrittenFile:
+    def _file(self, table: DistantTable, epoch: int, rows: tuple[Row, ...]) -> WrittenFile:
         self._files += 1
-        path = f"{table.name}/{self._files}.parquet"
+        path = table.path_of(epoch, self._files)
         table.contents[path] = rows
         table.written_for[path] = now = table.layout
         return WrittenFile(
-            table.name, path, now.spec_id, now.schema_id, len(rows), 100, sort_order_id=now.sort_order_id
+            table.name,
+            path,
+            now.spec_id,
+            now.schema_id,
+            len(rows),
+            100,
+            sort_order_id=now.sort_order_id,
+            content="changes" if table.keyed else "data",
         )
 
 

@@ -14,6 +14,7 @@ from frazil.protocol.positions import Frontier
 from frazil.table.memory import Fault
 from tests.simulation.broker import Broker
 from tests.simulation.happenings import Happenings
+from tests.simulation.lake import DistantLake
 from tests.simulation.oracle import Broken, require_explained, require_promises, require_reached
 from tests.simulation.process import Process, Write
 from tests.simulation.settings import Settings
@@ -59,14 +60,17 @@ class World:
         self.processes: list[Process] = []
         self.ended_rolled_back = False
         """whether the last coordinator left a table rolled back; those who were held back may still make amends"""
-        self.anchor = DistantTable("shop.orders", self)
-        self.dead = DistantTable("shop.orders__dead", self) if self.settings.has_dead_letters else None
+        self.anchor = self._table("shop.orders", keyed=True)
+        self.dead = self._table("shop.orders__dead", keyed=False) if self.settings.has_dead_letters else None
         self.broker = Broker(self, ["orders", "returns"][: self.settings.topics])
         for topic in self.broker.ids:
             for _ in range(self.random.randint(1, 2)):
                 self.broker.add_partition(topic)
         self.workers = Workers(self)
         self.happenings = Happenings(self)
+
+    def _table(self, name: str, *, keyed: bool) -> DistantTable:
+        return DistantLake(name, self, keyed=keyed) if self.settings.is_delta else DistantTable(name, self)
 
     def run(self) -> None:
         """The whole history; raises `Broken` if a promise was."""
@@ -205,7 +209,8 @@ class World:
         """
         if self.random.random() >= self.settings.storminess * (0.3 if action == "start" else 1.0):
             return [Fault.NONE]
-        kinds = {**FAULTS, Fault.ACKNOWLEDGED_ONLY: 1} if self.settings.liar else FAULTS
+        lies = self.settings.liar and not self.settings.is_delta
+        kinds = {**FAULTS, Fault.ACKNOWLEDGED_ONLY: 1} if lies else FAULTS
         fault = self.random.choices(list(kinds), list(kinds.values()))[0]
         times = self.random.choice((1, 1, 1, 1, 2, 5))
         long = SILENCE if fault is Fault.DELAYED else 0

@@ -250,9 +250,9 @@ def test_a_merge_onto_a_table_that_was_restored_meanwhile_counts_as_rolled_back(
     stage.before = lambda: stage.load().restore(1)
     one.commit(stage.epoch(2, 2, {1: "aa"}))
     assert stage.rows() == {1: "aa"}
-    with pytest.raises(TableChanged, match="rolled back"):
+    with pytest.raises(TableChanged, match="restored while epoch 2 was merged"):
         one.commit(stage.epoch(3, 3, {3: "c"}))
-    with pytest.raises(TableChanged, match="rolled back"):
+    with pytest.raises(TableChanged, match="restored while epoch 2 was merged"):
         stage.start()
     two = stage.start(on_rollback=OnRollback.REWIND)
     assert two.frontier.offset(PARTITION) == 0

@@ -49,8 +49,8 @@ from frazil.protocol.plan import (
     added_partitions,
     backlog,
     cut,
+    look_again,
     reconcile,
-    recreated_topic,
 )
 from frazil.protocol.positions import Frontier, Span
 from frazil.protocol.progress import Progress
@@ -350,8 +350,11 @@ class Engine:
         self._logbook.written(planned, written.outcome)
         self._record_bytes = written.record_bytes or self._record_bytes
         self._tell(EpochWritten(planned.number, written.outcome.counts.delivered, written.seconds))
-        if (stop := recreated_topic(planned.base, self._parts.source.observe())) is not None:
-            raise self._unless_replaced(stop.error)
+        match look_again(planned.base, planned.span, self._parts.source.observe()):
+            case SourceStop(error):
+                raise self._unless_replaced(error)
+            case Unsure(reason):
+                raise SourceUnavailable(reason)
         if written.outcome.replaces:
             require_one_partition(self._coordinator.frontier, planned.base)
         self._flight.popleft()  # from here on its files may be in a table, and nobody may give them up

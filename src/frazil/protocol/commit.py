@@ -87,6 +87,8 @@ class TableObserved:
     """pipelines that have a register in the table, looked up where this one has none"""
     held: Held | None = None
     """only of a table that was rolled back"""
+    misplaced: bool = False
+    """whether the register's own commit landed on top of the rollback, which Delta cannot refuse"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +229,13 @@ def recreated(seen: TableObserved, expected_uuid: str) -> TableChanged:
 def rolled_back(seen: TableObserved) -> TableChanged:
     register = seen.register
     assert register is not None
+    if seen.misplaced:
+        return TableChanged(
+            f"{seen.table} was restored while epoch {register.epoch} was merged into it: version "
+            f"{register.snapshot_id} has the rows of that epoch, and may lack those before it",
+            "start once with --on-rollback rewind, which reads and lands the records again that it lacks, or with "
+            "--on-rollback keep, which leaves them out for good and goes on behind them",
+        )
     return TableChanged(
         f"{seen.table} was rolled back or replaced: epoch {register.epoch} was committed in snapshot "
         f"{register.snapshot_id}, which is not in the history of the head {seen.snapshot_id}",

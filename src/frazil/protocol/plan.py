@@ -133,15 +133,24 @@ def reconcile(frontier: Frontier, seen: SourceObserved, *, fail_on_data_loss: bo
 
 
 def recreated_topic(frontier: Frontier, seen: SourceObserved) -> SourceStop | None:
-    """Stops if a topic is another one than the frontier speaks of.
-
-    Asked once more after a span was read: a topic recreated meanwhile hands out other records under the
-    same offsets.
-    """
+    """Stops if a topic is another one than the frontier speaks of."""
     for topic, topic_id in frontier.topic_ids.items():
         found = seen.topic_ids.get(topic)
         if found is not None and found != topic_id:
             return SourceStop(_recreated(topic, topic_id, found))
+    return None
+
+
+def look_again(frontier: Frontier, span: Span, seen: SourceObserved) -> Unsure | SourceStop | None:
+    """Asked after a span was read: a topic recreated meanwhile hands out other records under the same offsets.
+
+    An answer that does not mention a topic of the span says nothing about it.
+    """
+    if (stop := recreated_topic(frontier, seen)) is not None:
+        return stop
+    read = {topic for topic, _ in span.ranges} & frontier.topic_ids.keys()
+    if untold := sorted(read - seen.topic_ids.keys()):
+        return Unsure(f"the brokers' answer does not mention {', '.join(untold)}, which was just read")
     return None
 
 

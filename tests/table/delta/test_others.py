@@ -70,3 +70,19 @@ def test_rows_that_spark_deletes_in_place_are_counted_out(folder: Path, delta_sp
     landing.land(ids(42, 2))
     sql(f"DELETE FROM {table} WHERE id = 42")
     assert live(landing, readers) == 20
+
+
+def test_a_log_that_begins_between_two_checkpoints_is_counted_back_from_the_head(tmp_path: Path) -> None:
+    """TEST-17: nobody can load the state that such a log begins with."""
+    landing = Landing(tmp_path / "orders", "id BIGINT, word STRING")
+    for number in range(4):
+        landing.land(ids(10 * number, 10))
+    landing.delta().optimize.compact()
+    landing.land(ids(40, 10))
+    landing.delta().create_checkpoint()
+    for version in range(4):
+        (landing.path / "_delta_log" / f"{version:020d}.json").unlink()
+
+    rows = verified(landing)["rows"].numbers
+
+    assert (rows["live"], rows["expired"], rows["landed"]) == (50, 20, 30)

@@ -7,7 +7,7 @@ counted here, version by version, from what the log says of files.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -99,7 +99,7 @@ class DeltaContents:
     def _history(self) -> list[SnapshotSeen]:
         """The head and its ancestors, oldest first, each with what it did to the rows."""
         line = list(self._log.line())[::-1]
-        rows = self._rows_before(line[0]) if line else {}
+        rows = self._rows_before(line) if line else {}
         return [self._snapshot(version, rows) for version in line]
 
     def _snapshot(self, version: Version, rows: dict[str, int]) -> SnapshotSeen:
@@ -137,18 +137,40 @@ class DeltaContents:
             summary={**version.facts, **{key: str(count) for key, count in counts.items()}},
         )
 
-    def _rows_before(self, oldest: Version) -> dict[str, int]:
+    def _rows_before(self, line: Sequence[Version]) -> dict[str, int]:
         """The rows of each file that was there before the log begins."""
+        oldest = line[0]
         if oldest.number == 0:
             return {}
         try:
             table = self._owner.loaded(oldest.number)
             state = {path: rows for path, _, rows in live_files(table, Log(self._owner.uri, oldest.number))}
         except CatalogUnavailable:
-            return {}
+            return self._reckoned_back(line)
         for action in oldest.adds:
             state.pop(_path(action), None)
         return state
+
+    def _reckoned_back(self, line: Sequence[Version]) -> dict[str, int]:
+        """The same from the head, where the log begins between two checkpoints: no state can be loaded there."""
+        told = {_path(add): _rows(add) for version in line for add in version.adds}
+        state = {path: rows for path, _, rows in live_files(self._table, self._log)}
+        for version in reversed(line):
+            if version.operation != "RESTORE":
+                for add in version.adds:
+                    state.pop(_path(add), None)
+                state |= _removed(version, told)
+        return state
+
+
+def _removed(version: Version, told: Mapping[str, int]) -> dict[str, int]:
+    """The rows of each file that it removed; delta-rs does not say, but a compaction keeps as many as it packs."""
+    rows = {_path(each): _rows(each) if each.get("stats") else told.get(_path(each)) for each in version.removes}
+    known = {path: count for path, count in rows.items() if count is not None}
+    untold = [path for path in rows if path not in known]
+    if untold and version.operation == "OPTIMIZE":
+        known[untold[0]] = sum(map(_rows, version.adds)) - sum(known.values())
+    return dict.fromkeys(untold, 0) | known
 
 
 def _path(action: Mapping[str, Any]) -> str:
@@ -156,7 +178,7 @@ def _path(action: Mapping[str, Any]) -> str:
     return unquote(action["path"])
 
 
-def _rows(add: Mapping[str, Any]) -> int:
+def _rows(action: Mapping[str, Any]) -> int:
     """Those that a deletion vector does not hide."""
-    stats = json.loads(add.get("stats") or "{}")
-    return int(stats.get("numRecords", 0)) - hidden_rows(add)
+    stats = json.loads(action.get("stats") or "{}")
+    return int(stats.get("numRecords", 0)) - hidden_rows(action)

@@ -163,6 +163,11 @@ class Log:
                 return Standing.ROLLED_BACK
         return Standing.EXPIRED
 
+    def is_misplaced(self, register: Register) -> bool:
+        """Whether the register landed with a MERGE on a table that was rolled back since it was planned."""
+        landing = None if register.snapshot_id is None else self.find(register.snapshot_id)
+        return landing is not None and self._is_misplaced(landing)
+
     def _is_misplaced(self, version: Version) -> bool:
         """Whether a MERGE landed on a table that was rolled back since it was planned: rows before it are gone.
 

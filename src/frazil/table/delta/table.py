@@ -327,6 +327,7 @@ class DeltaLakeTable:
             layout=self.layout_seen,
             other_writers=() if register is not None else _writers(log),
             held=_held(log, writer, register) if register and standing is Standing.ROLLED_BACK else None,
+            misplaced=register is not None and log.is_misplaced(register),
         )
 
     def _log(self, table: DeltaTable) -> Log:
