@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
@@ -39,34 +39,68 @@ class Landing:
     ) -> None:
         """Of a table that is there, or of a new one."""
         self.path = path
-        self.lake = DeltaLake({path.name: str(path)})
+        self._open(TableSection(format="delta", path=str(path)), WRITER, _PATIENCE, schema, partition, properties)
+
+    @classmethod
+    def in_store(
+        cls,
+        address: str,
+        storage: Mapping[str, str],
+        schema: str | None = None,
+        partition: Sequence[str] = (),
+        *,
+        writer: str = WRITER,
+        patience: Backoff = _PATIENCE,
+    ) -> Self:
+        landing = cls.__new__(cls)
+        section = TableSection(format="delta", path=address, storage=storage)
+        landing._open(section, writer, patience, schema, partition, {})
+        return landing
+
+    def _open(
+        self,
+        section: TableSection,
+        writer: str,
+        patience: Backoff,
+        schema: str | None,
+        partition: Sequence[str],
+        properties: Mapping[str, str],
+    ) -> None:
+        self.section, self._writer, self._patience = section, writer, patience
+        self.lake = DeltaLake({section.name: section.path}, storage=section.storage)
         if schema is not None:
-            self.lake.open(TableWish(path.name, parse_schema(schema), partition, properties=properties))
-        found = self.lake.find(path.name)
+            self.lake.open(TableWish(section.name, parse_schema(schema), partition, properties=properties))
+        found = self.lake.find(section.name)
         assert found is not None
         self.table = found
-        self.section = TableSection(format="delta", name=path.name, path=str(path))
         self._coordinator: Coordinator | None = None
         self._epoch = self._offset = 0
 
     def write(self, rows: pa.Table) -> list[WrittenFile]:
         """The files of one task."""
         self._epoch += 1
-        writer = TableWriter(self.table.write_target(self.section), FileName(WRITER, self._epoch, 0))
+        writer = TableWriter(self.table.write_target(self.section), FileName(self._writer, self._epoch, 0))
         closed = [file for batch in rows.to_batches() for file in writer.write(batch)]
         return [*closed, *writer.close()]
 
     def commit(self, files: Sequence[WrittenFile], *, replaces: bool = False) -> None:
         """As an epoch whose records are numbered on from the one before."""
         if self._coordinator is None:
-            self._coordinator = Coordinator(WRITER, self.table, interval_s=0.0, world=World(), backoff=_PATIENCE)
-            self._coordinator.start(lambda: Frontier({_PARTITION: Position(0)}, {"orders": "topic-id"}))
+            self._coordinator = self.start()
         rows = sum(file.record_count for file in files)
         span = Span({_PARTITION: Range(self._offset, self._offset + rows)})
         counts = Counts(delivered=rows, landed=rows)
         files_of = {self.table.name: list(files)}
         self._coordinator.commit(EpochOutcome(Epoch(self._epoch), span, counts, files_of, replaces=replaces))
         self._offset += rows
+
+    def start(self) -> Coordinator:
+        """Claims the table."""
+        self._coordinator = Coordinator(
+            self._writer, self.table, interval_s=0.0, world=World(), backoff=self._patience
+        )
+        self._coordinator.start(lambda: Frontier({_PARTITION: Position(0)}, {"orders": "topic-id"}))
+        return self._coordinator
 
     def land(self, rows: pa.Table) -> list[dict[str, Any]]:
         """One epoch; the `add` actions that it landed with."""
@@ -87,10 +121,10 @@ class Landing:
         return added(self.path)
 
     def delta(self) -> DeltaTable:
-        return DeltaTable(self.path)
+        return self.table.loaded()
 
     def contents(self) -> DeltaContents:
-        found = self.lake.contents(self.path.name)
+        found = self.lake.contents(self.section.name)
         assert found is not None
         return found
 
