@@ -1,4 +1,4 @@
-"""One Spark, one broker and one REST catalog for all tests, started when the first asks for it."""
+"""One Spark, one broker, one REST catalog and one S3 for all tests, started when the first asks for it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from frazil.demo.broker import Broker
     from tests.services.proxy import FaultProxy
     from tests.services.rest import RestCatalog
+    from tests.services.s3 import S3
     from tests.services.trino import Trino
 
 
@@ -40,6 +41,14 @@ def rest_catalog() -> Iterator[RestCatalog]:
     from tests.services.rest import RestCatalog
 
     with RestCatalog() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    from tests.services.s3 import S3
+
+    with S3() as running:
         yield running
 
 

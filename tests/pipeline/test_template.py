@@ -12,6 +12,7 @@ from frazil.pipeline.load import all_keys
 from frazil.pipeline.schema import parse_schema
 from frazil.pipeline.template import pipeline_template
 
+OF_DELTA = ("path", "storage", "unsafe_rename")
 _COMMENTED = re.compile(r"^# (?=\[|[a-z_]+(\.\"[^\"]+\")? = )", re.MULTILINE)
 
 
@@ -48,7 +49,7 @@ def test_it_mentions_every_key_once() -> None:
     """All but those of other sources and of other table formats, which its comments name."""
     shown = written_keys(pipeline_template("orders"))
     others = {*GeneratorSource.model_fields, *FilesSource.model_fields} - set(KafkaSource.model_fields)
-    elsewhere = {*(f"source.{name}" for name in others), "table.path"}
+    elsewhere = {*(f"source.{name}" for name in others), *(f"table.{name}" for name in OF_DELTA)}
     known = [key for key in all_keys() if key not in elsewhere]
     assert sorted(shown) == sorted(known)
 

@@ -39,6 +39,18 @@ def test_flat_texts_become_typed_sections() -> None:
     assert config.writer.adopt
 
 
+def test_options_of_the_store_come_with_a_prefix_of_their_own() -> None:
+    """STORE-02: which is stripped; they go where the table's format looks for them."""
+    store = {"storage.s3.region": "eu-central-1"}
+    delta = SinkConfig.from_options({"table.format": "delta", "table.path": "s3://lake/orders", **store})
+    assert delta.table.storage == {"s3.region": "eu-central-1"}
+    assert SinkConfig.from_options({"table.name": "shop.orders", **store}).catalog.prop == delta.table.storage
+    with pytest.raises(
+        ConfigError, match=r"storage\.s3\.regoin: unknown setting; did you mean storage\.s3\.region"
+    ):
+        SinkConfig.from_options({"table.format": "delta", "table.path": "s3://a/b", "storage.s3.regoin": "x"})
+
+
 def test_names_of_other_tools_are_understood() -> None:
     """SINK-02: as in a pipeline file, and a few that only options have"""
     config = SinkConfig.from_options(
@@ -145,6 +157,8 @@ def test_every_example_of_an_option_can_be_given() -> None:
         base = {"table.name": "shop.orders", "table.mode": "upsert", "table.keys": "id"}
         if key.name in ("table.format", "table.path"):
             base = {"table.format": "delta", "table.name": "orders", "table.path": "/lake/orders"}
+        if key.name == "table.storage":
+            base = {"table.format": "delta", "table.path": "s3://lake/orders"}
         if key.name == "catalog.type":
             base["catalog.uri"] = "http://127.0.0.1:8181"
         if key.name == "catalog.prop":

@@ -12,6 +12,7 @@ from frazil.protocol.commit import Standing
 from frazil.protocol.positions import Frontier
 from frazil.protocol.register import BatchId, Epoch, Generation, Register
 from frazil.table.delta.log import Log, Version
+from frazil.table.delta.place import Place
 
 OURS = {"frazil.writer": "pipe", "frazil.action": "merge", "frazil.planned-in": "3", "frazil.span": "{}"}
 COUNTS = {"numTargetRowsInserted": "5", "numTargetRowsUpdated": "2", "numTargetRowsDeleted": "1"}
@@ -27,7 +28,7 @@ def log_at(folder: Path, *infos: dict[str, Any]) -> Log:
     (folder / "_delta_log").mkdir()
     for number, info in enumerate(infos):
         (folder / "_delta_log" / f"{number:020d}.json").write_text(json.dumps({"commitInfo": info}))
-    return Log(folder.as_uri(), len(infos) - 1)
+    return Log(Place.at(str(folder)), len(infos) - 1)
 
 
 def test_a_merge_tells_what_it_did_by_deltas_own_count() -> None:

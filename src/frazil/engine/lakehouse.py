@@ -26,7 +26,8 @@ class Destination(Protocol):
 def open_lakehouse(spec: Destination, spark: SparkSession | None) -> Lakehouse:
     """Where its tables are; rows can be appended to Delta tables without a Spark."""
     if spec.table.format == "delta":
-        return DeltaLake(_paths(spec), spark)
+        told = spec.table
+        return DeltaLake(_paths(spec), spark, storage=told.storage, unsafe=told.unsafe_rename)
     assert spark is not None, "catalogs of Iceberg are asked through Spark's JVM"
     return IcebergCatalog(spark, spec.catalog)
 
@@ -40,7 +41,7 @@ def dead_letter_section(spec: Destination) -> TableSection:
     """The table of dead letters as a pipeline file would declare it; it lies beside the rows."""
     assert spec.dead_letters is not None
     path = None if spec.table.path is None else f"{spec.table.path.rstrip('/')}__dead_letters"
-    return TableSection(format=spec.table.format, name=spec.dead_letters, path=path)
+    return TableSection(format=spec.table.format, name=spec.dead_letters, path=path, storage=spec.table.storage)
 
 
 def _paths(spec: Destination) -> dict[str, str]:

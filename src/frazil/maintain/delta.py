@@ -102,7 +102,7 @@ def _files_below(table: DeltaLakeTable) -> int:
 
 
 def _relation(table: DeltaLakeTable) -> str:
-    return f"delta.{quoted(table.uri)}"
+    return f"delta.{quoted(table.place.spark_uri)}"
 
 
 def _require_columns(table: DeltaLakeTable, z_order: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from frazil.pipeline.aliases import without_aliases
 from frazil.pipeline.keys import is_whole, whole_row_problem
 from frazil.pipeline.section import PassThrough, Section, last_part
 from frazil.pipeline.sources import FilesSource, GeneratorSource, KafkaSource
+from frazil.pipeline.stores import is_on_store, parse_address, require_known
 from frazil.pipeline.values import Duration, FieldList, Size
 from frazil.protocol.layout import MixedEpoch
 
@@ -90,7 +91,11 @@ class TableSection(Section):
     format: Literal["iceberg", "delta"] = "iceberg"
     """the table format"""
     path: str | None = None
-    """the folder of a Delta table; without one, its name is looked up in Spark's own catalog"""
+    """the folder of a Delta table, or s3://bucket/folder; if absent, its name is looked up in Spark's catalog"""
+    storage: PassThrough = {}
+    """how to reach the store of a Delta table, under Iceberg's names: {"s3.endpoint" = "http://127.0.0.1:9000"}"""
+    unsafe_rename: bool = False
+    """take a store on which two drivers could overwrite each other; you make sure that there is only one"""
     name: str
     """namespace and table, such as shop.orders; with a path, what frazil calls it: the folder's name if absent"""
     mode: Literal["append", "upsert", "overwrite"] = "append"
@@ -142,8 +147,14 @@ class TableSection(Section):
             raise ValueError('path is for format = "delta"; an Iceberg table is found by its name')
         if self.format == "iceberg" and self.mode == "overwrite":
             raise ValueError('mode = "overwrite" is for format = "delta"; allowed are "append" and "upsert"')
-        if self.path is not None and "://" in self.path and not self.path.startswith("file://"):
-            raise ValueError("path: a folder of this machine, or of a disk that all machines see, is required")
+        if self.format == "iceberg" and self.storage:
+            raise ValueError('storage is for format = "delta"; of an Iceberg table it belongs to catalog.prop')
+        if self.path is None:
+            require_known(self.storage)
+        elif is_on_store(self.path):
+            parse_address(self.path, self.storage)
+        elif self.storage:
+            raise ValueError("storage is for a path in a store, such as s3://bucket/orders; this one is a folder")
         if self.format == "delta":
             told = {"file_format": self.file_format, "location": self.location}
             for key in [key for key, value in told.items() if value not in (None, "parquet")]:

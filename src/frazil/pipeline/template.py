@@ -80,7 +80,7 @@ _EXAMPLES = {
     "spark.conf": '"spark.driver.memory" = "4g"',
 }
 _OPTIONAL = {"transform", "changes"}
-_OF_OTHER_FORMATS = {"table.path"}
+_OF_OTHER_FORMATS = {"table.path", "table.storage", "table.unsafe_rename"}
 _COLUMN = 44
 
 

@@ -26,6 +26,8 @@ _OPTION_ALIASES = {
     "write.mode": "table.mode",
 }
 """Whole options under the names that other tools have for them."""
+_STORAGE = "storage."
+"""What options of the store begin with, whichever section they belong to."""
 
 
 class WriterSection(Section):
@@ -126,8 +128,11 @@ class SinkConfig(Section):
     def from_options(cls, options: Mapping[str, str]) -> SinkConfig:
         """From flat texts: `{"table.format": "delta", "table.path": "/lake/orders", "catalog.prop.token": …}`."""
         tree: dict[str, Any] = {}
+        stores = "table.storage." if options.get("table.format") == "delta" else "catalog.prop."
         for option, text in options.items():
             key = _OPTION_ALIASES.get(option, option)
+            if key.startswith(_STORAGE):
+                key = stores + key.removeprefix(_STORAGE)
             section, _, name = key.partition(".")
             if not name:
                 raise ConfigError(f"{option}: unknown option", f"spell it section.key, as in table.{option}")

@@ -17,6 +17,7 @@ _EXAMPLES = {
     "table.format": "delta",
     "table.name": "shop.orders",
     "table.path": "/lake/orders",
+    "table.storage": "storage.s3.region = eu-central-1",
     "table.mode": "upsert",
     "table.keys": "order_id",
     "table.partition": "day(placed_at), bucket(16, customer)",

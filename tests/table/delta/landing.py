@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,24 +35,26 @@ class Landing:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         schema: str | None = None,
         partition: Sequence[str] = (),
+        *,
+        storage: Mapping[str, str] | None = None,
         writer: str = WRITER,
         attempts: int = 2,
         **properties: str,
     ) -> None:
-        """Of a table that is there, or of a new one."""
+        """Of a table that is there, or of a new one; in a folder, or in a store."""
+        self.path = Path(path)
+        self.section = section = TableSection(format="delta", path=str(path), storage=storage or {})
         self._writer = writer
         self._patience = Backoff(base_s=0.0, max_s=0.0, attempts=attempts)
-        self.path = path
-        self.lake = DeltaLake({path.name: str(path)})
+        self.lake = DeltaLake({section.name: section.path}, storage=section.storage)
         if schema is not None:
-            self.lake.open(TableWish(path.name, parse_schema(schema), partition, properties=properties))
-        found = self.lake.find(path.name)
+            self.lake.open(TableWish(section.name, parse_schema(schema), partition, properties=properties))
+        found = self.lake.find(section.name)
         assert found is not None
         self.table = found
-        self.section = TableSection(format="delta", name=path.name, path=str(path))
         self._coordinator: Coordinator | None = None
         self._epoch = self._offset = 0
 
@@ -66,16 +68,21 @@ class Landing:
     def commit(self, files: Sequence[WrittenFile], *, replaces: bool = False) -> None:
         """As an epoch whose records are numbered on from the one before."""
         if self._coordinator is None:
-            self._coordinator = Coordinator(
-                self._writer, self.table, interval_s=0.0, world=World(), backoff=self._patience
-            )
-            self._coordinator.start(lambda: Frontier({_PARTITION: Position(0)}, {"orders": "topic-id"}))
+            self._coordinator = self.start()
         rows = sum(file.record_count for file in files)
         span = Span({_PARTITION: Range(self._offset, self._offset + rows)})
         counts = Counts(delivered=rows, landed=rows)
         files_of = {self.table.name: list(files)}
         self._coordinator.commit(EpochOutcome(Epoch(self._epoch), span, counts, files_of, replaces=replaces))
         self._offset += rows
+
+    def start(self) -> Coordinator:
+        """Claims the table."""
+        self._coordinator = Coordinator(
+            self._writer, self.table, interval_s=0.0, world=World(), backoff=self._patience
+        )
+        self._coordinator.start(lambda: Frontier({_PARTITION: Position(0)}, {"orders": "topic-id"}))
+        return self._coordinator
 
     def land(self, rows: pa.Table) -> list[dict[str, Any]]:
         """One epoch; the `add` actions that it landed with."""
@@ -96,10 +103,10 @@ class Landing:
         return added(self.path)
 
     def delta(self) -> DeltaTable:
-        return DeltaTable(self.path)
+        return self.table.loaded()
 
     def contents(self) -> DeltaContents:
-        found = self.lake.contents(self.path.name)
+        found = self.lake.contents(self.section.name)
         assert found is not None
         return found
 

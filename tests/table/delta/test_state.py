@@ -53,7 +53,7 @@ def test_files_are_told_of_by_versions_and_checkpoint_together(folder: Path) -> 
     )
     landing.delta().create_checkpoint()
     (folder / "_delta_log" / f"{2:020d}.json").unlink()
-    log = Log(landing.table.uri, landing.delta().version())
+    log = Log(landing.table.place, landing.delta().version())
     told = live_adds(log, [first, second])
     assert {path: add["partitionValues"] for path, add in told.items()} == {
         first: {"word": "é 1"},

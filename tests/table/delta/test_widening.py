@@ -115,7 +115,7 @@ def test_of_many_who_make_the_same_version_one_does(folder: Path) -> None:
     def put(writer: int, number: int) -> bool:
         together.wait()
         try:
-            put_version(landing.table.uri, number, [commit_info("WRITE", {}, {"frazil.writer": str(writer)})])
+            put_version(landing.table.place, number, [commit_info("WRITE", {}, {"frazil.writer": str(writer)})])
         except CommitRefused:
             return False
         return True

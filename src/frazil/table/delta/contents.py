@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from pyiceberg.io import load_file_io
-
 from frazil.errors import CatalogUnavailable, StorageUnavailable
 from frazil.protocol.verify import COPIED, SnapshotSeen, TableSeen
 from frazil.table.contents import DATA_FILE, ReferencedFile
@@ -31,8 +29,8 @@ class DeltaContents:
     def __init__(self, table: DeltaLakeTable) -> None:
         self._owner = table
         self._table = table.loaded()
-        self._log = Log(table.uri, self._table.version())
-        self._io = load_file_io({}, table.uri)
+        self._log = Log(table.place, self._table.version())
+        self._io = table.place.io()
 
     @property
     def columns(self) -> list[str]:
@@ -49,7 +47,7 @@ class DeltaContents:
 
     @property
     def relation(self) -> str:
-        return f"delta.`{self._owner.uri}` VERSION AS OF {self.snapshot_id}"
+        return f"delta.`{self._owner.place.spark_uri}` VERSION AS OF {self.snapshot_id}"
 
     def seen(self, writer: str) -> TableSeen | None:
         register = read_register(self._table, self._log, writer)
@@ -144,7 +142,7 @@ class DeltaContents:
             return {}
         try:
             table = self._owner.loaded(oldest.number)
-            state = {path: rows for path, _, rows in live_files(table, Log(self._owner.uri, oldest.number))}
+            state = {path: rows for path, _, rows in live_files(table, Log(self._owner.place, oldest.number))}
         except CatalogUnavailable:
             return self._reckoned_back(line)
         for action in oldest.adds:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import structlog
 from deltalake import CommitProperties, DeltaTable
@@ -23,6 +21,8 @@ from frazil.spark import first_line
 from frazil.table.delta.contents import DeltaContents
 from frazil.table.delta.features import require_keeping
 from frazil.table.delta.merge import Merger
+from frazil.table.delta.place import Place, in_one_line
+from frazil.table.delta.probe import require_one_winner
 from frazil.table.delta.schema import write_schema
 from frazil.table.delta.settings import new_table_configuration
 from frazil.table.delta.table import DeltaLakeTable
@@ -33,35 +33,47 @@ from frazil.table.wish import TableWish
 
 log = structlog.get_logger()
 
-_AMBIGUOUS = frozenset("#?%\\")
-
 
 class DeltaLake:
     """Finds Delta tables, and creates the ones that are truly missing.
 
     A table without a path among `paths` is one of Spark's own catalog, which knows where it lies, or else where the
     tables of its database lie. Without Spark there are none of these, and no changes can be landed.
+
+    `storage` tells how to reach the store they lie in, `unsafe` takes one where drivers could overwrite each other.
     """
 
-    def __init__(self, paths: Mapping[str, str], spark: SparkSession | None = None) -> None:
+    def __init__(
+        self,
+        paths: Mapping[str, str],
+        spark: SparkSession | None = None,
+        *,
+        storage: Mapping[str, str] | None = None,
+        unsafe: bool = False,
+    ) -> None:
         self._given = frozenset(paths)
-        self._paths = dict(paths)
+        self._storage = dict(storage or {})
+        self._unsafe = unsafe
+        self._places = {name: Place.at(path, self._storage) for name, path in paths.items()}
         self._spark = spark
         self._merger = None if spark is None else Merger(spark)
-        self.address = "delta at " + ", ".join(paths.values()) if paths else "delta, in Spark's own catalog"
+        places = ", ".join(place.described for place in self._places.values())
+        self.address = f"delta at {places}" if paths else "delta, in Spark's own catalog"
 
     def find(self, name: str) -> DeltaLakeTable | None:
         try:
-            self._load(name)
+            self._place(name).load()
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
             raise CatalogUnavailable(
-                f"{name} could not be loaded: {error}", "check that you may read the folder and its _delta_log"
+                f"{name} could not be loaded from {self._place(name).described}: {in_one_line(error)}",
+                "check that you may read the folder and its _delta_log",
             ) from error
         return self._table(name)
 
     def open(self, wish: TableWish) -> DeltaLakeTable:
+        require_one_winner(wish.name, self._place(wish.name), unsafe=self._unsafe)
         if not self.fits(wish):
             self._create(wish)
             if not self.fits(wish):
@@ -93,18 +105,21 @@ class DeltaLake:
 
     def _create(self, wish: TableWish) -> None:
         schema, partition_columns = write_schema(wish.name, wish.schema, wish.partition)
+        place = self._place(wish.name)
         try:
             DeltaTable.create(
-                _uri(self._path(wish.name)),
+                place.uri,
                 DeltaSchema.from_json(schema),
                 mode="ignore",
                 partition_by=partition_columns,
                 configuration=new_table_configuration(wish.properties),
+                storage_options=place.options,
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
         except (DeltaError, OSError) as error:
             raise CatalogUnavailable(
-                f"{wish.name} could not be created: {error}", "check that you may write to the folder"
+                f"{wish.name} could not be created at {place.described}: {in_one_line(error)}",
+                "check that you may write to the folder",
             ) from error
 
     def _evolve(self, table: DeltaLakeTable, evolution: Evolution) -> None:
@@ -118,17 +133,18 @@ class DeltaLake:
             ) from error
         log.info("schema evolved", table=table.name, columns=names)
 
-    def _path(self, name: str) -> str:
-        if name not in self._paths:
+    def _place(self, name: str) -> Place:
+        if name not in self._places:
             with self._asking_spark(name) as spark:
-                self._paths[name] = _path_in_catalog(spark, name)
-        return self._paths[name]
+                path = _path_in_catalog(spark, name)
+            self._places[name] = Place.at(path, self._storage)
+        return self._places[name]
 
     def _enter(self, name: str) -> None:
         """Makes a table known to Spark's catalog; one that keeps nothing has forgotten it since the last start."""
         if name in self._given:
             return
-        location = self._path(name).replace("'", r"\'")
+        location = self._place(name).spark_uri.replace("'", r"\'")
         with self._asking_spark(name) as spark:
             spark.sql(f"CREATE DATABASE IF NOT EXISTS {_quoted(name.rpartition('.')[0])}")
             spark.sql(f"CREATE TABLE IF NOT EXISTS {_quoted(name)} USING delta LOCATION '{location}'")
@@ -146,10 +162,7 @@ class DeltaLake:
             ) from error
 
     def _table(self, name: str) -> DeltaLakeTable:
-        return DeltaLakeTable(name, _uri(self._path(name)), lambda: self._load(name), self._merger)
-
-    def _load(self, name: str) -> DeltaTable:
-        return DeltaTable(_uri(self._path(name)))
+        return DeltaLakeTable(name, self._place(name), self._merger)
 
 
 def _path_in_catalog(spark: SparkSession, name: str) -> str:
@@ -164,16 +177,3 @@ def _path_in_catalog(spark: SparkSession, name: str) -> str:
 
 def _quoted(name: str) -> str:
     return ".".join(map(quoted, name.split(".")))
-
-
-def _uri(path: str) -> str:
-    """Not encoded, as those who read and write files take it. Java writes file:/folder, Python file:///folder."""
-    for character in sorted(_AMBIGUOUS & set(path)):
-        raise ConfigError(
-            f"{path}: the folder of a Delta table cannot have a {character} in its path: readers look elsewhere",
-            "put the table into another folder",
-        )
-    folder = Path(re.sub("^file:(//)?", "", path))
-    if path.startswith("file:") and not folder.is_absolute():
-        raise ConfigError(f"{path} names a machine, or no folder", "write file:///folder, or the folder alone")
-    return f"file://{folder.resolve()}"

@@ -16,11 +16,10 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
-from pyiceberg.io import load_file_io
-
 from frazil.protocol.commit import Standing
 from frazil.protocol.register import Register
 from frazil.protocol.summary import PREFIX, Kin, Merged
+from frazil.table.delta.place import Place
 
 REGISTER = PREFIX + "register"
 """Where a commit's own account keeps the register that landed with it."""
@@ -103,10 +102,10 @@ class Version:
 class Log:
     """A table's past from one version back, newest first, as far as its log goes back."""
 
-    def __init__(self, uri: str, head: int) -> None:
-        self.uri = uri
+    def __init__(self, place: Place, head: int) -> None:
+        self.place = place
         self.head = head
-        self._io = load_file_io({}, uri)
+        self._io = place.io()
         self._known: list[Version] = []
 
     def versions(self) -> Iterator[Version]:
@@ -185,7 +184,7 @@ class Log:
     def _read(self, number: int) -> Version | None:
         """None if the log no longer has it."""
         try:
-            with self._io.new_input(log_file(self.uri, number)).open() as stream:
+            with self._io.new_input(log_file(self.place.uri, number)).open() as stream:
                 actions = [json.loads(line) for line in stream.read().splitlines() if line]
         except FileNotFoundError:
             return None

@@ -31,6 +31,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from frazil.changes import DELETE, OP
 from frazil.pipeline.terms import quoted
 from frazil.spark import own_session
+from frazil.table.delta.place import Place
 
 _STAGED = "frazil_changes"
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
@@ -44,7 +45,7 @@ _PARTITIONS = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotP
 class Merge:
     """One MERGE into one table."""
 
-    uri: str
+    place: Place
     schema_json: str
     """the table's, in Delta's terms"""
     columns: Sequence[str]
@@ -65,7 +66,7 @@ class Merge:
         same = " AND ".join(f"old.{key} = new.{key}" for key in map(quoted, self.keys)) or "false"
         deletes = f"new.{quoted(OP)} = '{DELETE}'"
         return (
-            f"MERGE INTO delta.{quoted(self.uri)} AS old USING {_STAGED} AS new ON {same} "
+            f"MERGE INTO delta.{quoted(self.place.spark_uri)} AS old USING {_STAGED} AS new ON {same} "
             f"WHEN MATCHED AND {deletes} THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {', '.join(f'old.{name} = new.{name}' for name in names)} "
             f"WHEN NOT MATCHED AND NOT {deletes} THEN INSERT ({', '.join(names)}) "
@@ -100,7 +101,8 @@ class Merger:
     def _changes(self, merge: Merge) -> DataFrame:
         if not merge.paths:
             return self._session.createDataFrame([], merge.schema())
-        return self._session.read.schema(merge.schema()).options(ignoreMissingFiles=False).parquet(*merge.paths)
+        paths = map(merge.place.for_spark, merge.paths)
+        return self._session.read.schema(merge.schema()).options(ignoreMissingFiles=False).parquet(*paths)
 
     @cached_property
     def _session(self) -> SparkSession:

@@ -44,7 +44,7 @@ def live_adds(log: Log, paths: Iterable[str]) -> dict[str, Action]:
         take(_checkpointed(log))
     for path in sorted(missing):
         raise CatalogUnavailable(
-            f"{path} is part of {log.uri}, and neither the log nor its last checkpoint tells how it was added",
+            f"{path} is part of {log.place.described}, which tells nowhere how it was added",
             "see whether somebody cleans up the log just now",
         )
     return found
@@ -52,13 +52,13 @@ def live_adds(log: Log, paths: Iterable[str]) -> dict[str, Action]:
 
 def _checkpointed(log: Log) -> list[Action]:
     """Every `add` of the newest checkpoint up to the log's head."""
-    store = log_store(log.uri)
+    store = log_store(log.place)
     try:
         return [
             _add(each["add"]) for each in _actions(store, _newest_checkpoint(store, log.head)) if each.get("add")
         ]
     except BaseError as error:
-        raise CatalogUnavailable(f"the last checkpoint of {log.uri} could not be read: {error}") from error
+        raise CatalogUnavailable(f"the last checkpoint at {log.place.described} cannot be read: {error}") from error
 
 
 def _newest_checkpoint(store: ObjectStore, head: int) -> list[str]:

@@ -24,7 +24,6 @@ import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
-from pyiceberg.io import load_file_io
 from pyiceberg.schema import Schema
 
 from frazil.changes import ChangeTarget
@@ -46,6 +45,7 @@ from frazil.table.delta.features import is_by_delta_rs, is_mapped, require_writa
 from frazil.table.delta.log import PLAN, PLANNED_IN, REGISTER, Log
 from frazil.table.delta.merge import Merge, Merger
 from frazil.table.delta.overwrite import removals
+from frazil.table.delta.place import Place, in_one_line
 from frazil.table.delta.register import app_id, from_numbers, state_number, to_numbers, written_ahead
 from frazil.table.delta.schema import Columns, read_columns
 from frazil.table.delta.settings import write_settings
@@ -57,17 +57,16 @@ from frazil.table.storage import files_below, name_of
 
 log = structlog.get_logger()
 
-Load = Callable[[], DeltaTable]
-
 
 class DeltaLakeTable:
     """Implements `LakeTable` with delta-rs; only changes need a session of Spark."""
 
-    def __init__(self, name: str, uri: str, load: Load, merger: Merger | None = None) -> None:
+    def __init__(self, name: str, place: Place, merger: Merger | None = None) -> None:
         self._name = name
-        self._uri = uri.rstrip("/")
-        self._load_table = load
+        self._uri = place.uri
+        self._load_table = place.load
         self._merger = merger
+        self.place = place
         self.layout_seen: Layout | None = None
 
     @property
@@ -119,7 +118,7 @@ class DeltaLakeTable:
         self._send(table, [], [], {PLAN: register.batch_id}, numbers)
         self._merger.merge(
             Merge(
-                uri=self._uri,
+                place=self.place,
                 schema_json=table.schema().to_json(),
                 columns=[field.name for field in columns.fields],
                 keys=[columns.find_field(key).name for key in files[0].equality_ids] if files else [],
@@ -191,7 +190,7 @@ class DeltaLakeTable:
 
     def _put(self, table: DeltaTable, actions: Sequence[Mapping[str, Any]]) -> None:
         """One version right behind the one that was loaded."""
-        put_version(self._uri, table.version() + 1, actions)
+        put_version(self.place, table.version() + 1, actions)
         tend(table)
 
     def evolve(self, evolution: Evolution) -> None:
@@ -219,12 +218,12 @@ class DeltaLakeTable:
             self._load_table()
 
     def delete_files(self, paths: Sequence[str]) -> None:
-        io = load_file_io({}, self._uri)
+        io = self.place.io()
         for path in paths:
             io.delete(path)
 
     def find_files(self, location: str, wanted: Callable[[str], bool]) -> list[str]:
-        return [path for path in files_below(location, {}) if wanted(path)]
+        return [path for path in files_below(location, self.place.io_properties) if wanted(path)]
 
     def referenced(self, paths: Sequence[str], after: int) -> set[str]:
         with self._answering():
@@ -272,6 +271,7 @@ class DeltaLakeTable:
             table_location=self._uri,
             schema_json=columns.schema.model_dump_json(),
             spec_json=columns.stored_spec.model_dump_json(),
+            io_properties=self.place.io_properties,
             schema_id=_layout(table).schema_id,
             table_format="delta",
             in_folders=columns.in_folders,
@@ -331,7 +331,7 @@ class DeltaLakeTable:
         )
 
     def _log(self, table: DeltaTable) -> Log:
-        return Log(self._uri, table.version())
+        return Log(self.place, table.version())
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -339,7 +339,7 @@ class DeltaLakeTable:
             yield
         except (DeltaError, OSError) as error:
             raise CatalogUnavailable(
-                f"{self._name} could not be read at {self._uri}: {error}",
+                f"{self._name} could not be read at {self.place.described}: {in_one_line(error)}",
                 "check that the folder and its _delta_log are there, and that you may read them",
             ) from error
 

@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from obstore.exceptions import AlreadyExistsError
 
+from frazil.table.delta.place import Place
 from frazil.table.delta.settings import checkpoint_interval
 from frazil.table.delta.store import log_store
 from frazil.table.refusal import CommitRefused
@@ -79,11 +80,11 @@ def write_actions(
     ]
 
 
-def put_version(uri: str, number: int, actions: Iterable[Mapping[str, Any]]) -> None:
+def put_version(place: Place, number: int, actions: Iterable[Mapping[str, Any]]) -> None:
     """Makes the version, or refuses if there is one of that number; any other error leaves the outcome open."""
     lines = [json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions]
     try:
-        obstore.put(log_store(uri), f"{number:020d}.json", "\n".join(lines).encode(), mode="create")
+        obstore.put(log_store(place), f"{number:020d}.json", "\n".join(lines).encode(), mode="create")
     except AlreadyExistsError as error:
         raise CommitRefused(f"version {number} is there: somebody else has committed it") from error
 
