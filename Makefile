@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+JOBS   ?= 2
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check readers simulate certify bench format clean
@@ -15,14 +17,14 @@ demo: setup  ## start a broker, stream orders into an Iceberg table and query it
 	@$(BIN)/frazil demo
 
 test: setup  ## run every test but those of make readers, with a real broker and a real Spark
-	@$(BIN)/pytest
+	@$(PYTEST)
 
 check: setup  ## lint, types, layers and the fast tests: before every commit
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/pytest -m "not real and not thorough"
+	@$(PYTEST) -m "not real and not thorough"
 
 readers: setup  ## have a real Trino read keyed tables as well; fetches it, 820 MB, into the cache (once)
 	@$(BIN)/pytest -m big

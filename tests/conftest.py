@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from tests.services.rest import RestCatalog
     from tests.services.s3 import S3
     from tests.services.trino import Trino
+
+
+def pytest_configure() -> None:
+    """A console keeps the width that the environment had when it was made; tests say their own."""
+    os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,7 @@ from frazil.protocol.register import Register
 from frazil.table import WrittenFile
 from frazil.table.delta.log import PLANNED_IN, REGISTER, Log, Version
 from frazil.table.delta.merge import Merge, Merger
+from frazil.table.delta.place import Place
 from frazil.table.delta.table import DeltaLakeTable, _layout
 from frazil.table.files import STAGED_FOLDER
 from frazil.table.memory import Snapshot, _State
@@ -205,7 +206,8 @@ class _Adapter(DeltaLakeTable):
     """The product's, whose log and files are in memory."""
 
     def __init__(self, table: DistantLake) -> None:
-        super().__init__(table.name, table.name, table.loaded, cast(Merger, table))
+        super().__init__(table.name, Place(table.name), cast(Merger, table))
+        self._load_table = table.loaded
         self._far = table
 
     def _log(self, table: DeltaTable) -> Log:
@@ -221,7 +223,7 @@ class _Adapter(DeltaLakeTable):
 class _MemoryLog(Log):
     def __init__(self, state: _Versions) -> None:
         self._state = state
-        self._head = state.sequence_number
+        self.head = state.sequence_number
         self._known = []
 
     def _read(self, number: int) -> Version | None:

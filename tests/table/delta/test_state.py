@@ -59,5 +59,5 @@ def test_files_are_told_of_by_versions_and_checkpoint_together(folder: Path) -> 
         first: {"word": "é 1"},
         second: {"word": "é 2"},
     }
-    with pytest.raises(CatalogUnavailable, match="neither the log nor its last checkpoint"):
+    with pytest.raises(CatalogUnavailable, match="tells nowhere how it was added"):
         live_adds(log, ["nobody.parquet"])
