@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from frazil.demo.broker import Broker
@@ -32,9 +32,18 @@ def produce(broker: Broker, topic: str, count: int) -> None:
 
 
 def end_offset(broker: Broker, topic: str) -> int:
+    """A broker that has just started may not lead its partitions yet."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})
+    deadline = time.monotonic() + 30
     try:
-        return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1]
+        while True:
+            try:
+                return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1]
+            except KafkaException as error:
+                is_early = error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION
+                if not is_early or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
     finally:
         consumer.close()
 

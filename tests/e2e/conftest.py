@@ -74,8 +74,8 @@ class Rig:
         self._send(texts, partition)
 
     def _send(self, records: Iterable[tuple[Any, Any]], partition: int, **settings: Any) -> None:
-        # A broker that has to wait for the machine is no reason to fail: the queue takes all there is.
-        roomy = {"linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+        # A broker that has to wait for the machine is no reason to fail, nor to put records in another order.
+        roomy = {"linger.ms": 5, "queue.buffering.max.messages": 1_000_000, "enable.idempotence": True}
         producer = Producer({"bootstrap.servers": self.bootstrap, **roomy, **settings})
         for key, value in records:
             producer.produce(self.topic, value, key=key, partition=partition)

@@ -30,7 +30,7 @@ from frazil.protocol.plan import Ready, SourceObserved, Unsure
 from frazil.protocol.positions import Frontier, Partition, Position
 from frazil.protocol.register import Generation, Register
 from frazil.protocol.start import Resume, decide_start
-from frazil.table import Table, WrittenFile, memory
+from frazil.table import Table, WrittenFile, memory, refusal
 from frazil.table.memory import MemoryTable, Snapshot
 from frazil.table.refusal import CommitRefused
 from tests.simulation.broker import Partitioned
@@ -115,7 +115,7 @@ def a_newer_coordinator_is_not_recognised(patch: Patch) -> None:
 
 
 def the_judgement_inside_the_commit_is_not_heeded(patch: Patch) -> None:
-    patch.setattr(memory, "judge", lambda seen, proposal: Proceed())
+    patch.setattr(refusal, "judge", lambda seen, proposal: Proceed())
 
 
 def only_the_ancestry_is_compared_not_the_register(patch: Patch) -> None:
@@ -125,7 +125,7 @@ def only_the_ancestry_is_compared_not_the_register(patch: Patch) -> None:
             return AlreadyCommitted(found)
         return Proceed() if seen.standing is not Standing.ROLLED_BACK else judging.judge(seen, proposal)
 
-    patch.setattr(memory, "judge", judge)
+    patch.setattr(refusal, "judge", judge)
     patch.setattr("frazil.commit.land.judge", judge)
 
 
@@ -234,7 +234,7 @@ def a_head_that_moved_since_the_choice_is_not_looked_at_again(patch: Patch) -> N
             return judging.judge(seen, proposal)
         return judging.judge(replace(seen, standing=Standing.ANCESTOR), replace(proposal, holds=None))
 
-    patch.setattr(memory, "judge", judge)
+    patch.setattr(refusal, "judge", judge)
     patch.setattr("frazil.commit.land.judge", judge)
 
 

@@ -53,7 +53,7 @@ def make_reader(bootstrap: str, wants: Wants | None = None, timeout: float = 10.
 
 
 def produce(bootstrap: str, topic: str, values: Iterable[bytes | None], **keys: Any) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
     for value in values:
         while True:
             try:

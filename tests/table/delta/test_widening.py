@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.table import ProtocolVersions
+from structlog.testing import capture_logs
 
 from frazil.pipeline.schema import parse_schema
 from frazil.table.delta.features import with_features
@@ -100,7 +101,10 @@ def test_a_checkpoint_that_fails_is_no_error_of_the_version(folder: Path, monkey
     landing = Landing(folder, NARROW, **{"delta.checkpointInterval": "1"})
     widen(landing)
     monkeypatch.setattr(DeltaTable, "create_checkpoint", fail)
-    landing.land(rows(1))
+    with capture_logs() as logged:
+        landing.land(rows(1))
+    assert [each["event"] for each in logged if each["log_level"] == "warning"] == ["no checkpoint was written"] * 2
+    assert not [each for each in logged if each["event"] == "commit had landed"], "no error came up"
     assert (landing.delta().version(), len(landing.delta().file_uris())) == (3, 1)
     assert len(list((folder / "_delta_log").glob("*.checkpoint.parquet"))) == 1
 

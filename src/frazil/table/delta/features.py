@@ -35,8 +35,7 @@ _FOLLOWED = {
     "v2Checkpoint",
     "variantType",
 }
-"""Columns of types that frazil does not write are refused one by one, and identities; delta-rs lists variants
-unasked."""
+"""Columns that frazil does not write are refused one by one; delta-rs lists variants unasked."""
 _NOT_BY_DELTA_RS = {"identityColumns", "typeWidening"}
 """Tables that list these are read by delta-rs, and not written to."""
 _OF_READERS = {2: {"columnMapping"}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import structlog
 from deltalake import CommitProperties, DeltaTable
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -26,12 +25,9 @@ from frazil.table.delta.probe import require_one_winner
 from frazil.table.delta.schema import write_schema
 from frazil.table.delta.settings import new_table_configuration
 from frazil.table.delta.table import DeltaLakeTable
-from frazil.table.evolve import Evolution
 from frazil.table.iceberg.schema import require_compatible, require_same_partition
 from frazil.table.refusal import CommitRefused
 from frazil.table.wish import TableWish
-
-log = structlog.get_logger()
 
 
 class DeltaLake:
@@ -80,8 +76,8 @@ class DeltaLake:
                 raise CatalogUnavailable(f"{wish.name} was created but cannot be found")
         self._enter(wish.name)
         table = self._table(wish.name)
-        if wish.evolves and (evolution := wish.evolution(table.schema(), can_widen=True)):
-            self._evolve(table, evolution)
+        if wish.evolves:
+            self._evolve(table, wish)
         return table
 
     def fits(self, wish: TableWish) -> bool:
@@ -122,16 +118,14 @@ class DeltaLake:
                 "check that you may write to the folder",
             ) from error
 
-    def _evolve(self, table: DeltaLakeTable, evolution: Evolution) -> None:
-        names = [each.name for each in (*evolution.adds, *evolution.widens)]
+    def _evolve(self, table: DeltaLakeTable, wish: TableWish) -> None:
         try:
-            table.evolve(evolution)
+            table.evolve(wish)
         except (DeltaError, OSError, BaseError, CommitRefused) as error:
             raise CatalogUnavailable(
-                f"{table.name} could not be given the columns {', '.join(names)}: {error}",
+                f"{table.name} could not be given the columns that are declared: {in_one_line(error)}",
                 "ALTER TABLE … in Spark, and start again",
             ) from error
-        log.info("schema evolved", table=table.name, columns=names)
 
     def _place(self, name: str) -> Place:
         if name not in self._places:

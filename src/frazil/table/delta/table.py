@@ -50,10 +50,10 @@ from frazil.table.delta.register import app_id, from_numbers, state_number, to_n
 from frazil.table.delta.schema import Columns, read_columns
 from frazil.table.delta.settings import write_settings
 from frazil.table.delta.version_file import Removal, commit_info, put_version, tend, write_actions
-from frazil.table.evolve import Evolution
 from frazil.table.files import STAGED_FOLDER, WriteTarget, WrittenFile, writer_in_names
 from frazil.table.refusal import require_proceed, require_written_for
 from frazil.table.storage import files_below, name_of
+from frazil.table.wish import TableWish
 
 log = structlog.get_logger()
 
@@ -193,16 +193,19 @@ class DeltaLakeTable:
         put_version(self.place, table.version() + 1, actions)
         tend(table)
 
-    def evolve(self, evolution: Evolution) -> None:
-        """One version of metadata alone; new columns of plain tables are delta-rs' own business."""
+    def evolve(self, wish: TableWish) -> None:
+        """One version of metadata alone, if the table lacks anything; plain columns are delta-rs' own business."""
         table = self._load_table()
-        configuration = table.metadata().configuration
-        if evolution.widens or is_mapped(configuration) or not is_by_delta_rs(table.protocol()):
-            named = [each.name for each in (*evolution.adds, *evolution.widens)]
+        evolution = wish.evolution(self._columns(table).schema, can_widen=True)
+        if not evolution:
+            return
+        named = [each.name for each in (*evolution.adds, *evolution.widens)]
+        if evolution.widens or is_mapped(table.metadata().configuration) or not is_by_delta_rs(table.protocol()):
             said = commit_info("CHANGE COLUMNS", {"columns": json.dumps(named)}, {})
             self._put(table, [said, *evolve_actions(self._name, table, evolution)])
         else:
             table.alter.add_columns(new_columns(self._name, evolution))
+        log.info("schema evolved", table=self._name, columns=named)
 
     def register_of(self, writer: str) -> Register | None:
         with self._answering():
