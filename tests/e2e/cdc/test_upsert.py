@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,12 +16,10 @@ from tests.e2e.cdc.compare import iceberg_rows, postgres_rows, require_same
 from tests.e2e.cdc.feed import Shop
 from tests.e2e.cdc.tables import CUSTOMERS, ORDERS, TABLES, Table
 from tests.e2e.conftest import Rig
-from tests.e2e.test_process import FRAZIL, running, wait_for
+from tests.e2e.test_process import MOMENTS, running, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-KILLS = 4
 
 
 def sections(table: Table, **changes: Any) -> dict[str, dict[str, Any]]:
@@ -121,17 +118,15 @@ def test_killed_while_the_workload_goes_on_the_table_is_that_of_postgres_in_the_
     dice = random.Random(43)
     restless = Restless(shop)
     restless.start()
-    for _ in range(KILLS):
+    for message, seconds in MOMENTS.items():
         with running("run", str(file), "--take-over") as process:
-            wait_for(process, "epoch committed")
-            time.sleep(dice.random() * 2)
+            wait_for(process, message)
+            time.sleep(dice.random() * seconds)
     restless.finish()
     shop.settle()
 
-    command = [*FRAZIL, "run", str(file), "--available-now", "--take-over"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    rig.run()
 
-    assert done.returncode == 0, done.stdout + done.stderr
     require_landed(spark, shop, CUSTOMERS, rig)
 
 
