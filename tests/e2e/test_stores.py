@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
 
 from frazil.engine.inspect import inspect_pipeline, pipeline_history
 from frazil.engine.lakehouse import dead_letter_section
@@ -16,7 +17,11 @@ from frazil.engine.verify import verify_pipeline
 from frazil.journal import Journal
 from frazil.protocol.entries import FilesWritten
 from frazil.protocol.verify import Level
+from frazil.spark import LOG_STORE, jvm, own_session
+from frazil.table.delta import teach
+from frazil.table.delta.log import log_file
 from frazil.table.delta.place import Place
+from tests.e2e.conftest import order
 from tests.services.s3 import S3
 
 pytestmark = pytest.mark.real
@@ -105,3 +110,35 @@ def test_two_columns_and_files_of_64_megabytes(make_stored: Callable[..., Any]) 
     assert load(rig).metadata().partition_columns == ["name", "placed_at_day"]
     assert offsets(rig) == rig.every(30)
     assert rig.open_table().write_target(rig.spec.table).target_file_size_bytes == 64 * 2**20
+
+
+def test_changes_are_merged_in_a_bucket(make_stored: Callable[..., Any], s3: S3) -> None:
+    """SQL-05, CHG-12: S3, upsert; Spark writes its versions on the condition that they are not there."""
+    rig = make_stored(table={"mode": "upsert", "keys": ["id"]})
+    rig.produce_keyed([(number, order(number)) for number in range(4)])
+    rig.run()
+    rig.produce_keyed([(1, {**order(1), "name": "changed"}), (2, None)])
+    rig.run()
+    found = {row["id"]: row["name"] for row in load(rig).to_pyarrow_table().to_pylist()}
+    assert found == {0: "customer-0", 1: "changed", 3: "customer-3"}
+    verdict = verify_pipeline(rig.spec, rig.spark, deep=True)
+    assert verdict.level is Level.HOLDS, [finding.message for _, finding in verdict.findings]
+
+
+def test_spark_is_told_when_another_driver_was_first(make_stored: Callable[..., Any]) -> None:
+    """FAULT-25: a version that somebody else wrote between Delta's look and its write stays as it is."""
+    rig = make_stored()
+    rig.produce_orders(0, 3)
+    rig.run()
+    table, session = rig.open_table(), own_session(rig.spark)
+    teach(session, table.place)
+    java, context = jvm(session), session.sparkContext
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+    store = java.org.apache.spark.sql.delta.storage.LogStore.createLogStoreWithClassName(
+        LOG_STORE, context._jsc.sc().getConf(), conf
+    )
+    version = java.org.apache.hadoop.fs.Path(table.place.for_spark(log_file(table.uri, load(rig).version())))
+    lines = java.scala.collection.Iterator.single("{}")
+    with pytest.raises(Py4JJavaError, match="FileAlreadyExists"):
+        store.write(version, lines, False, conf)
+    assert offsets(rig) == rig.every(3)
