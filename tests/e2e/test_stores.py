@@ -114,7 +114,7 @@ def test_two_columns_and_files_of_64_megabytes(make_stored: Callable[..., Any]) 
 
 def test_changes_are_merged_in_a_bucket(make_stored: Callable[..., Any], s3: S3) -> None:
     """SQL-05, CHG-12: S3, upsert; Spark writes its versions on the condition that they are not there."""
-    rig = make_stored(table={"mode": "upsert", "keys": ["id"]})
+    rig = make_stored(table={"mode": "upsert", "keys": ["id"]}, decode={"on_error": "fail"})
     rig.produce_keyed([(number, order(number)) for number in range(4)])
     rig.run()
     rig.produce_keyed([(1, {**order(1), "name": "changed"}), (2, None)])
