@@ -27,9 +27,10 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from frazil.spark import open_session
+    from frazil.spark import LOG_STORE, LOG_STORE_KEY, open_session
 
-    session = open_session("frazil-tests", master="local[2]", conf={"spark.ui.enabled": "false"})
+    conf = {"spark.ui.enabled": "false", LOG_STORE_KEY: LOG_STORE}
+    session = open_session("frazil-tests", master="local[2]", conf=conf, jar_sets=["s3"])
     yield session
     session.stop()
 

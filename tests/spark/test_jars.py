@@ -89,7 +89,7 @@ def test_a_jar_that_ivy_left_out_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_unknown_set_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(SetupError, match="known sets: spark, kafka, connect, bench"):
+    with pytest.raises(SetupError, match="known sets: spark, s3, kafka, connect, bench"):
         jars("hadoop")
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from frazil.changes import UPDATED, ChangePlan
 from frazil.decode import DEAD_LETTER_SCHEMA, DecodePlan, plan_decode
 from frazil.engine.find_key import find_key
-from frazil.engine.lakehouse import lakehouse_conf, open_lakehouse
+from frazil.engine.lakehouse import jar_sets, open_lakehouse, start_conf
 from frazil.engine.lanes import Lane, NativeLane, SqlLane
 from frazil.errors import ConfigError, TableChanged
 from frazil.journal import NO_JOURNAL, Journal, JournalSettings
@@ -122,8 +122,9 @@ def _require_possible(table: TableSection, schema: Schema) -> None:
 
 def open_spark(spec: PipelineSpec, master: str | None = None) -> SparkSession:
     """The session of a pipeline, its catalog visible to Spark SQL."""
-    conf = lakehouse_conf(spec) | spec.spark.conf
-    return open_session(f"frazil {spec.pipeline.name}", master=master or spec.spark.master, conf=conf)
+    conf = start_conf(spec) | spec.spark.conf
+    name, chosen = f"frazil {spec.pipeline.name}", master or spec.spark.master
+    return open_session(name, master=chosen, conf=conf, jar_sets=jar_sets(spec))
 
 
 def open_source(spec: PipelineSpec, *, to_read_again: bool = False) -> Source:

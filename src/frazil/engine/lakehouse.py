@@ -7,6 +7,8 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from frazil.pipeline.spec import CatalogSection, TableSection
+from frazil.pipeline.stores import Address, is_on_store, parse_address
+from frazil.spark import LOG_STORE, LOG_STORE_KEY
 from frazil.table import Lakehouse
 from frazil.table.delta import DeltaLake
 from frazil.table.iceberg import IcebergCatalog, spark_catalog_conf
@@ -33,8 +35,23 @@ def open_lakehouse(spec: Destination, spark: SparkSession | None) -> Lakehouse:
 
 
 def lakehouse_conf(spec: Destination) -> dict[str, str]:
-    """What makes its tables visible to Spark SQL."""
-    return {} if spec.table.format == "delta" else spark_catalog_conf(spec.catalog)
+    """What makes its tables visible to a session of Spark SQL."""
+    if spec.table.format == "iceberg":
+        return spark_catalog_conf(spec.catalog)
+    address = _address(spec)
+    return {} if address is None else address.hadoop_settings()
+
+
+def start_conf(spec: Destination) -> dict[str, str]:
+    """The same for a Spark that is about to start; what is Hadoop's has another name there."""
+    conf = {f"spark.hadoop.{key}" if key.startswith("fs.") else key: v for key, v in lakehouse_conf(spec).items()}
+    return {**conf, LOG_STORE_KEY: LOG_STORE} if jar_sets(spec) else conf
+
+
+def jar_sets(spec: Destination) -> list[str]:
+    """The jars that Spark needs to reach its tables, beyond those that it always has."""
+    address = _address(spec)
+    return ["s3"] if address is not None and address.store.hadoop_scheme == "s3a" else []
 
 
 def dead_letter_section(spec: Destination) -> TableSection:
@@ -42,6 +59,11 @@ def dead_letter_section(spec: Destination) -> TableSection:
     assert spec.dead_letters is not None
     path = None if spec.table.path is None else f"{spec.table.path.rstrip('/')}__dead_letters"
     return TableSection(format=spec.table.format, name=spec.dead_letters, path=path, storage=spec.table.storage)
+
+
+def _address(spec: Destination) -> Address | None:
+    table = spec.table
+    return parse_address(table.path, table.storage) if table.path and is_on_store(table.path) else None
 
 
 def _paths(spec: Destination) -> dict[str, str]:

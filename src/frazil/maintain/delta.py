@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from frazil.errors import ConfigError, StorageUnavailable
 from frazil.pipeline.terms import quoted
 from frazil.spark import first_line, own_session
-from frazil.table.delta import DeltaLakeTable, live_sizes
+from frazil.table.delta import DeltaLakeTable, live_sizes, require_spark_writes, teach
 
 RETENTION_FLOOR_H = 168
 """A week, as Delta's own: readers and writers of older versions are then done."""
@@ -67,7 +67,7 @@ def optimize(
         log.debug("optimize skipped", table=table.name, reason=why)
         return Optimized(table.name, len(sizes), skipped=why)
     _require_columns(table, z_order)
-    session = own_session(spark)
+    session = _session(spark, table)
     for key in (_FILE_SIZE, _SMALL):
         session.conf.set(key, target_bytes)
     by = f" ZORDER BY ({', '.join(map(quoted, z_order))})" if z_order else ""
@@ -86,7 +86,7 @@ def vacuum(spark: SparkSession, table: DeltaLakeTable, *, retention_h: float, dr
             "written, would lose files",
             f"give {RETENTION_FLOOR_H} hours (7d) or more",
         )
-    session = own_session(spark)
+    session = _session(spark, table)
     session.conf.set(_CHECK, "true")
     session.conf.set(_LISTERS, 2 * spark.sparkContext.defaultParallelism)
     listing = " DRY RUN" if dry_run else ""
@@ -95,6 +95,12 @@ def vacuum(spark: SparkSession, table: DeltaLakeTable, *, retention_h: float, dr
     files = len(told) if dry_run else before - _files_below(table)
     log.info("vacuum done", table=table.name, files=files, dry_run=dry_run)
     return Vacuumed(table.name, files, dry_run)
+
+
+def _session(spark: SparkSession, table: DeltaLakeTable) -> SparkSession:
+    """A session of its own that reaches the table."""
+    require_spark_writes(table.name, table.place, spark)
+    return teach(own_session(spark), table.place)
 
 
 def _files_below(table: DeltaLakeTable) -> int:

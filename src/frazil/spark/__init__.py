@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from frazil.spark.attempts import ran_more_than_once
     from frazil.spark.gateway import ensure_callbacks, first_line, java_exception_classes, jvm, jvm_has_ended
     from frazil.spark.java import java_home
+    from frazil.spark.log_store import LOG_STORE, LOG_STORE_KEY, has_log_store
     from frazil.spark.session import open_session, own_session, require_delta, require_iceberg
 
 __all__ = [
+    "LOG_STORE",
+    "LOG_STORE_KEY",
     "ensure_callbacks",
     "first_line",
+    "has_log_store",
     "java_exception_classes",
     "java_home",
     "jvm",
@@ -30,8 +34,11 @@ __all__ = [
 ]
 
 _MODULE_OF = {
+    "LOG_STORE": "frazil.spark.log_store",
+    "LOG_STORE_KEY": "frazil.spark.log_store",
     "ensure_callbacks": "frazil.spark.gateway",
     "first_line": "frazil.spark.gateway",
+    "has_log_store": "frazil.spark.log_store",
     "java_exception_classes": "frazil.spark.gateway",
     "java_home": "frazil.spark.java",
     "jvm": "frazil.spark.gateway",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from frazil.pipeline.secrets import SECRET_PATTERN, is_secret
 from frazil.spark.gateway import jvm
 from frazil.spark.jars import jars
 from frazil.spark.java import java_home
+from frazil.spark.log_store import with_log_store
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -49,8 +50,14 @@ _CORE_CONF = {
 _LOCAL_CONF = {"spark.databricks.delta.snapshotPartitions": "2"}
 
 
-def open_session(app_name: str, *, master: str | None = None, conf: Mapping[str, str] = {}) -> SparkSession:
-    """The session to run a pipeline in; `conf` wins over frazil's own settings.
+def open_session(
+    app_name: str,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] = {},
+    jar_sets: Sequence[str] = (),
+) -> SparkSession:
+    """The session to run a pipeline in; `conf` wins over frazil's own settings, `jar_sets` are needed besides.
 
     In a Python process of our own we start the JVM and choose everything. Under spark-submit the JVM already
     runs: what was given to it stays, and it must have been given the jars. Beside somebody else's running
@@ -59,20 +66,20 @@ def open_session(app_name: str, *, master: str | None = None, conf: Mapping[str,
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is not None:
-        return _join_context(conf)
+        return with_log_store(_join_context(conf))
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return _join_submitted_jvm(app_name, master, conf)
-    return _start_jvm(app_name, master or "local[*]", conf)
+        return with_log_store(_join_submitted_jvm(app_name, master, conf))
+    return with_log_store(_start_jvm(app_name, master or "local[*]", conf, jar_sets))
 
 
-def _start_jvm(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+def _start_jvm(app_name: str, master: str, conf: Mapping[str, str], jar_sets: Sequence[str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java_home())
     # Otherwise workers run whichever python3 comes first on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     local = _LOCAL_CONF if master.startswith("local") else {}
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    needed = [str(jar) for jar in jars("spark")]
+    needed = [str(jar) for name in ("spark", *jar_sets) for jar in jars(name)]
     further = [jar for jar in conf.get("spark.jars", "").split(",") if jar and jar not in needed]
     settings = {
         **_CORE_CONF,

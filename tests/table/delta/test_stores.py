@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from frazil.errors import CatalogUnavailable, UnsupportedCatalog
+from frazil.errors import CatalogUnavailable, SetupError, UnsupportedCatalog
 from frazil.pipeline.schema import parse_schema
-from frazil.table.delta import DeltaLake
+from frazil.table.delta import DeltaLake, reach, require_spark_writes
+from frazil.table.delta.place import Place
 from frazil.table.wish import TableWish
 from tests.services.s3 import S3, storage_at
 from tests.services.store_proxy import StoreProxy, forgetful, unknowing
 from tests.table.delta.landing import Landing
 from tests.table.delta.test_paths import WORDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.real
 
@@ -124,3 +129,17 @@ def test_two_drivers_that_race_for_every_version_lose_and_double_nothing(s3: S3,
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == list(range(2 * epochs * size))
     assert table.version() == 2 * (epochs + 1), "one for each epoch and each start"
     assert any(line["event"] == "commit failed" for line in logs), "they never met"
+
+
+def test_a_spark_that_cannot_write_there_as_others_do_is_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAULT-25, STORE-02: one without a way to the store, and one that would write over others' versions."""
+    bucket = Place.at("s3://lake/orders")
+    require_spark_writes("orders", bucket, spark)
+    with pytest.raises(SetupError, match=r"no way to gs://lake/orders(?s:.)*gcs-connector"):
+        require_spark_writes("orders", Place.at("gs://lake/orders"), spark)
+    monkeypatch.setattr(reach, "has_log_store", lambda _: False)
+    with pytest.raises(SetupError, match=r"spark\.delta\.logStore\.s3a\.impl=frazil\.ConditionalLogStore"):
+        require_spark_writes("orders", bucket, spark)
+    require_spark_writes("orders", bucket, spark, unsafe=True)

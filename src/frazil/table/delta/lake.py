@@ -22,6 +22,7 @@ from frazil.table.delta.features import require_keeping
 from frazil.table.delta.merge import Merger
 from frazil.table.delta.place import Place, in_one_line
 from frazil.table.delta.probe import require_one_winner
+from frazil.table.delta.reach import require_spark_writes
 from frazil.table.delta.schema import write_schema
 from frazil.table.delta.settings import new_table_configuration
 from frazil.table.delta.table import DeltaLakeTable
@@ -70,6 +71,8 @@ class DeltaLake:
 
     def open(self, wish: TableWish) -> DeltaLakeTable:
         require_one_winner(wish.name, self._place(wish.name), unsafe=self._unsafe)
+        if wish.keys and self._spark is not None:
+            require_spark_writes(wish.name, self._place(wish.name), self._spark, unsafe=self._unsafe)
         if not self.fits(wish):
             self._create(wish)
             if not self.fits(wish):

@@ -32,6 +32,7 @@ from frazil.changes import DELETE, OP
 from frazil.pipeline.terms import quoted
 from frazil.spark import own_session
 from frazil.table.delta.place import Place
+from frazil.table.delta.reach import teach
 
 _STAGED = "frazil_changes"
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
@@ -88,7 +89,7 @@ class Merger:
         self._spark = spark
 
     def merge(self, merge: Merge) -> None:
-        session = self._session
+        session = teach(self._session, merge.place)
         for key, value in {
             _APPLICATION: merge.application,
             _NUMBER: str(merge.number),
