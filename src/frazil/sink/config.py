@@ -78,6 +78,13 @@ class ColumnsSection(Section):
     """upsert: a column that orders the changes of a key; the order of rows if absent"""
 
 
+class EvolutionSection(Section):
+    """How the table's columns may change."""
+
+    evolution: bool = False
+    """columns that rows have and the table lacks are added, and types widened, by the first batch of an epoch"""
+
+
 class DeliverySection(Section):
     """What is promised."""
 
@@ -92,6 +99,7 @@ class SinkConfig(Section):
     writer: WriterSection = WriterSection()
     catalog: CatalogSection = CatalogSection()
     columns: ColumnsSection = ColumnsSection()
+    schema_: EvolutionSection = Field(default=EvolutionSection(), alias="schema")
     buffer: BufferSection = BufferSection()
     delivery: DeliverySection = DeliverySection()
     spark: SparkSection = SparkSection()
@@ -172,7 +180,7 @@ def sections() -> Iterator[tuple[str, type[Section]]]:
     """Every section, by its name in options."""
     for name, field in SinkConfig.model_fields.items():
         assert isinstance(field.annotation, type)
-        yield name, field.annotation
+        yield field.alias or name, field.annotation
 
 
 def _named(name: str) -> str:

@@ -65,7 +65,7 @@ def capabilities(config: SinkConfig) -> Capabilities:
         exactly_once=config.is_exactly_once,
         partitioned=bool(config.table.partition),
         changelog=config.table.mode == "upsert",
-        schema_evolution=False,
+        schema_evolution=config.schema_.evolution,
         transactional=True,
         idempotent=config.is_exactly_once,
         two_phase_commit=False,

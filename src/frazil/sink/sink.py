@@ -40,7 +40,7 @@ from frazil.sink.facts import Capabilities, Committed, ConnectorInfo, Health, Me
 from frazil.sink.hold import Hold
 from frazil.sink.info import capabilities, describe
 from frazil.sink.staging import Limits, OpenEpoch, batches_of, with_changes
-from frazil.sink.tables import open_table, schema_of
+from frazil.sink.tables import must_evolve, open_table, schema_of
 from frazil.table import LakeTable
 from frazil.table.files import WriteTarget
 
@@ -270,11 +270,11 @@ class Sink:
     def _require_target(
         self, epoch: OpenEpoch, arriving: Callable[[], pa.Schema], spark: SparkSession | None
     ) -> WriteTarget:
-        """Where the rows go; the first batch of all creates the table if nobody else did."""
-        if epoch.target is None:
+        """Where the rows go; the first batch of all creates the table if nobody else did, others may evolve it."""
+        if epoch.target is None or must_evolve(self._config, epoch, arriving):
             table = open_table(self._config, self._needed_spark(spark), schema_of(arriving(), self._config))
             assert table is not None
-            self._prepare(epoch, self._take(table))
+            self._prepare(epoch, self._claim or self._take(table))
         assert epoch.target is not None
         return epoch.target
 

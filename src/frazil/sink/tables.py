@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -15,8 +16,10 @@ from frazil.errors import SchemaMismatch
 from frazil.pipeline.fit import require_fit
 from frazil.pipeline.schema import parse_schema
 from frazil.sink.config import SinkConfig
+from frazil.sink.staging import OpenEpoch
 from frazil.spark import require_delta, require_iceberg
 from frazil.table import LakeTable
+from frazil.table.evolve import Evolution, plan_evolution
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +28,10 @@ _NANOSECONDS_SINCE: Literal[3] = 3
 
 
 def open_table(config: SinkConfig, spark: SparkSession | None, arriving: Schema | None) -> LakeTable | None:
-    """The table, created if it is missing and its columns are known; None if they are not."""
+    """The table, created if it is missing and its columns are known; None if they are not.
+
+    One that may evolve is given what is declared, or else what arrives.
+    """
     if config.table.format == "iceberg":
         assert spark is not None
         require_iceberg(spark)
@@ -39,12 +45,41 @@ def open_table(config: SinkConfig, spark: SparkSession | None, arriving: Schema 
         columns = parse_schema(declared)
     elif found is not None:
         columns = found.schema()
+        if arriving is not None and (lacking := _lacking(config, columns, arriving)):
+            columns = assign_fresh_schema_ids(lacking.of(columns))
     elif arriving is not None:
         columns = arriving
     else:
         return None
     require_fit(config.table, columns)
-    return lakehouse.open(anchor_wish(config.table, columns))
+    return lakehouse.open(anchor_wish(config.table, columns, evolves=config.schema_.evolution))
+
+
+def must_evolve(config: SinkConfig, epoch: OpenEpoch, arriving: Callable[[], pa.Schema]) -> bool:
+    """Whether the table lacks something of these rows, and may be given it.
+
+    Files of one commit have one layout, so it is for the first batch of an epoch to bring something new.
+    """
+    if epoch.target is None or not config.schema_.evolution:
+        return False
+    actual = Schema.model_validate_json(epoch.target.schema_json)
+    new = _lacking(config, actual, schema_of(arriving(), config))
+    if new and epoch.has_rows:
+        raise SchemaMismatch(
+            f"{epoch.target.table}: epoch {epoch.number} has rows without "
+            + ", ".join(each.name for each in (*new.adds, *new.widens)),
+            "roll it back, and hand over rows with all columns first; or bring them in the next epoch",
+            expected=", ".join(actual.column_names),
+            actual=", ".join(arriving().names),
+        )
+    return bool(new)
+
+
+def _lacking(config: SinkConfig, actual: Schema, arriving: Schema) -> Evolution:
+    """What arrives counts only where nothing is declared."""
+    if not config.schema_.evolution or config.columns.schema_ is not None:
+        return Evolution()
+    return plan_evolution(arriving, actual, can_widen=True)
 
 
 def schema_of(arriving: pa.Schema, config: SinkConfig) -> Schema:
