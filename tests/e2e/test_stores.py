@@ -17,12 +17,12 @@ from frazil.engine.verify import verify_pipeline
 from frazil.journal import Journal
 from frazil.protocol.entries import FilesWritten
 from frazil.protocol.verify import Level
-from frazil.spark import LOG_STORE, jvm, own_session
-from frazil.table.delta import teach
+from frazil.spark import LOG_STORE, jvm
 from frazil.table.delta.log import log_file
 from frazil.table.delta.place import Place
 from tests.e2e.conftest import order
-from tests.services.s3 import S3
+from tests.services.s3 import S3, storage_at
+from tests.services.store_proxy import StoreProxy
 
 pytestmark = pytest.mark.real
 
@@ -125,20 +125,27 @@ def test_changes_are_merged_in_a_bucket(make_stored: Callable[..., Any], s3: S3)
     assert verdict.level is Level.HOLDS, [finding.message for _, finding in verdict.findings]
 
 
-def test_spark_is_told_when_another_driver_was_first(make_stored: Callable[..., Any]) -> None:
-    """FAULT-25: a version that somebody else wrote between Delta's look and its write stays as it is."""
+def test_spark_is_told_when_another_driver_was_first(make_stored: Callable[..., Any], s3: S3) -> None:
+    """FAULT-25: the store decides with the write itself, not somebody's look before it."""
     rig = make_stored()
     rig.produce_orders(0, 3)
     rig.run()
-    table, session = rig.open_table(), own_session(rig.spark)
-    teach(session, table.place)
-    java, context = jvm(session), session.sparkContext
-    conf = session._jsparkSession.sessionState().newHadoopConf()
-    store = java.org.apache.spark.sql.delta.storage.LogStore.createLogStoreWithClassName(
-        LOG_STORE, context._jsc.sc().getConf(), conf
-    )
+    table, java, asked = rig.open_table(), jvm(rig.spark), []
     version = java.org.apache.hadoop.fs.Path(table.place.for_spark(log_file(table.uri, load(rig).version())))
-    lines = java.scala.collection.Iterator.single("{}")
-    with pytest.raises(Py4JJavaError, match="FileAlreadyExists"):
-        store.write(version, lines, False, conf)
+
+    def noting(request: Any) -> None:
+        asked.append((request.command, request.headers["If-None-Match"]))
+        request.relay()
+
+    with StoreProxy(s3, noting) as proxy:
+        conf = java.org.apache.hadoop.conf.Configuration()
+        conf.set("fs.s3a.impl.disable.cache", "true")
+        for key, value in Place.at(table.uri, storage_at(proxy.endpoint)).address.hadoop_settings().items():
+            conf.set(key, value)
+        store = java.org.apache.spark.sql.delta.storage.LogStore.createLogStoreWithClassName(
+            LOG_STORE, rig.spark.sparkContext._jsc.sc().getConf(), conf
+        )
+        with pytest.raises(Py4JJavaError, match="FileAlreadyExists"):
+            store.write(version, java.scala.collection.Iterator.single("{}"), False, conf)
+    assert ("PUT", "*") in asked
     assert offsets(rig) == rig.every(3)
