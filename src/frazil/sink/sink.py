@@ -283,12 +283,14 @@ class Sink:
         if self._config.table.format == "delta" and self._config.table.mode != "upsert":
             return self._spark or spark
         if self._spark is None:
-            from frazil.engine.lakehouse import lakehouse_conf
+            from frazil.engine.lakehouse import jar_sets, start_conf
             from frazil.spark import open_session
 
-            told = self._config.spark
-            conf = lakehouse_conf(self._config) | told.conf
-            self._spark = spark or open_session(f"frazil {self._config.writer_name}", master=told.master, conf=conf)
+            told, name = self._config.spark, f"frazil {self._config.writer_name}"
+            conf = start_conf(self._config) | told.conf
+            self._spark = spark or open_session(
+                name, master=told.master, conf=conf, jar_sets=jar_sets(self._config)
+            )
         return self._spark
 
     def _flush_overdue(self, epoch: OpenEpoch) -> None:
