@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from frazil.errors import SchemaMismatch
 from frazil.sink import Sink, SinkConfig
+from frazil.table.iceberg import spark_catalog_conf
 from tests.sink.conftest import Lake
 
 if TYPE_CHECKING:
@@ -121,5 +122,7 @@ def test_changes_of_an_iceberg_table_bring_new_columns(spark: SparkSession, tmp_
         ("amount", "long"),
         ("word", "string"),
     ]
+    for key, value in spark_catalog_conf(config.catalog).items():
+        spark.conf.set(key, value)
     told = spark.sql("SELECT * FROM evolving_sink.shop.orders ORDER BY id").collect()
     assert [tuple(row) for row in told] == [(1, 7, "one"), (2, 5_000_000_000, "two")]

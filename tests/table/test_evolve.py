@@ -32,10 +32,10 @@ BEFORE = "id INT, name STRING, price FLOAT, amount DECIMAL(10,2)"
 def test_what_a_table_lacks(declared: str, adds: list[str], wider: list[str]) -> None:
     """SCHEMA-03, SCHEMA-04: columns are added, types widened, nothing is narrowed or taken away."""
     actual = parse_schema(BEFORE)
-    planned = plan_evolution(parse_schema(declared), actual, can_widen=True)
+    planned = plan_evolution(parse_schema(declared), actual)
     assert ([each.name for each in planned.adds], [each.name for each in planned.widens]) == (adds, wider)
     assert [each.name for each in planned.of(actual).fields] == ["id", "name", "price", "amount", *adds]
-    assert not plan_evolution(parse_schema(declared), planned.of(actual), can_widen=True)
+    assert not plan_evolution(parse_schema(declared), planned.of(actual))
 
 
 def wish(declared: str, *, evolves: bool, name: str = "orders", **more: Any) -> TableWish:

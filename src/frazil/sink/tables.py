@@ -66,8 +66,7 @@ def must_evolve(config: SinkConfig, epoch: OpenEpoch, arriving: Callable[[], pa.
     new = _lacking(config, actual, schema_of(arriving(), config))
     if new and epoch.has_rows:
         raise SchemaMismatch(
-            f"{epoch.target.table}: epoch {epoch.number} has rows without "
-            + ", ".join(each.name for each in (*new.adds, *new.widens)),
+            f"{epoch.target.table}: epoch {epoch.number} has rows without {', '.join(new.names)}",
             "roll it back, and hand over rows with all columns first; or bring them in the next epoch",
             expected=", ".join(actual.column_names),
             actual=", ".join(arriving().names),
@@ -79,7 +78,7 @@ def _lacking(config: SinkConfig, actual: Schema, arriving: Schema) -> Evolution:
     """What arrives counts only where nothing is declared."""
     if not config.schema_.evolution or config.columns.schema_ is not None:
         return Evolution()
-    return plan_evolution(arriving, actual, can_widen=True)
+    return plan_evolution(arriving, actual)
 
 
 def schema_of(arriving: pa.Schema, config: SinkConfig) -> Schema:

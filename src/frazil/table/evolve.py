@@ -22,6 +22,10 @@ class Evolution:
     def __bool__(self) -> bool:
         return bool(self.adds or self.widens)
 
+    @property
+    def names(self) -> list[str]:
+        return [each.name for each in (*self.adds, *self.widens)]
+
     def of(self, actual: Schema) -> Schema:
         """The table's columns after it; new ones may be null, whatever is declared, for the rows that are there."""
         wider = {each.name: each.field_type for each in self.widens}
@@ -32,7 +36,7 @@ class Evolution:
         return Schema(*kept, *new, identifier_field_ids=actual.identifier_field_ids)
 
 
-def plan_evolution(declared: Schema, actual: Schema, *, can_widen: bool) -> Evolution:
+def plan_evolution(declared: Schema, actual: Schema) -> Evolution:
     """Compares columns by name, capitals aside; what is inside of columns has to fit as it is."""
     there = {each.name: each for each in actual.fields}
     known = {name.lower() for name in there}
@@ -40,8 +44,7 @@ def plan_evolution(declared: Schema, actual: Schema, *, can_widen: bool) -> Evol
     wider = [
         each
         for each in declared.fields
-        if can_widen
-        and each.name in there
+        if each.name in there
         and each.field_type != there[each.name].field_type
         and widens(there[each.name].field_type, each.field_type)
     ]

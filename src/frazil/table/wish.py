@@ -25,6 +25,6 @@ class TableWish:
     evolves: bool = False
     """whether a table that is there is given columns that it lacks"""
 
-    def evolution(self, actual: Schema, *, can_widen: bool) -> Evolution:
+    def evolution(self, actual: Schema) -> Evolution:
         """What a table of these columns is given; nothing without the wish."""
-        return plan_evolution(self.schema, actual, can_widen=can_widen) if self.evolves else Evolution()
+        return plan_evolution(self.schema, actual) if self.evolves else Evolution()

@@ -91,7 +91,7 @@ class DeltaLake:
             return False
         table.require_writable(table.loaded(), only_appends=not wish.keys)
         columns = table.columns()
-        evolved = wish.evolution(columns.schema, can_widen=True).of(columns.schema)
+        evolved = wish.evolution(columns.schema).of(columns.schema)
         require_compatible(wish.name, wish.schema, evolved)
         if wish.partition:
             spec = parse_partition(wish.partition, wish.schema)

@@ -196,16 +196,15 @@ class DeltaLakeTable:
     def evolve(self, wish: TableWish) -> None:
         """One version of metadata alone, if the table lacks anything; plain columns are delta-rs' own business."""
         table = self._load_table()
-        evolution = wish.evolution(self._columns(table).schema, can_widen=True)
+        evolution = wish.evolution(self._columns(table).schema)
         if not evolution:
             return
-        named = [each.name for each in (*evolution.adds, *evolution.widens)]
         if evolution.widens or is_mapped(table.metadata().configuration) or not is_by_delta_rs(table.protocol()):
-            said = commit_info("CHANGE COLUMNS", {"columns": json.dumps(named)}, {})
+            said = commit_info("CHANGE COLUMNS", {"columns": json.dumps(evolution.names)}, {})
             self._put(table, [said, *evolve_actions(self._name, table, evolution)])
         else:
             table.alter.add_columns(new_columns(self._name, evolution))
-        log.info("schema evolved", table=self._name, columns=named)
+        log.info("schema evolved", table=self._name, columns=evolution.names)
 
     def register_of(self, writer: str) -> Register | None:
         with self._answering():

@@ -104,7 +104,7 @@ class IcebergCatalog:
             if not self.fits(wish):
                 raise CatalogUnavailable(f"{wish.name} was created but cannot be found ({self.address})")
         table = self._table(wish.name)
-        if wish.evolves and (evolution := wish.evolution(table.schema(), can_widen=True)):
+        if wish.evolves and (evolution := wish.evolution(table.schema())):
             with self._answering(f"asked to evolve {wish.name}"):
                 table.evolve(evolution)
         return table
@@ -120,7 +120,7 @@ class IcebergCatalog:
         if table is None:
             return False
         columns = table.schema()
-        require_compatible(wish.name, wish.schema, wish.evolution(columns, can_widen=True).of(columns))
+        require_compatible(wish.name, wish.schema, wish.evolution(columns).of(columns))
         if wish.partition:
             require_same_partition(wish.name, spec, wish.schema, table.partition_spec(), columns)
         if wish.sort:

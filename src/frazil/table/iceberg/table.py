@@ -268,7 +268,7 @@ class IcebergTable:
             change = update.addColumn if column in evolution.adds else update.updateColumn
             change(column.name, kind)
         update.commit()
-        log.info("schema evolved", table=self._name, columns=[each.name for each in evolution.adds])
+        log.info("schema evolved", table=self._name, columns=evolution.names)
 
     def loaded(self) -> Any:
         """Iceberg's own object, loaded afresh; for those who only look."""
