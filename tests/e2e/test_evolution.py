@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from frazil.engine.check import check_connections
 from frazil.engine.verify import verify_pipeline
 from frazil.errors import SchemaMismatch
 from frazil.protocol.verify import Level
@@ -20,7 +21,10 @@ pytestmark = pytest.mark.real
 def test_new_columns_are_in_the_table_before_the_first_row_that_has_them(
     make_rig: Callable[..., Any], tmp_path: Path, table_format: str
 ) -> None:
-    """SCHEMA-03, SCHEMA-07, TEST-13: older rows have null there, and without the wish nothing is written."""
+    """SCHEMA-03, SCHEMA-07, TEST-13: older rows have null there, and without the wish nothing is written.
+
+    Looking whether everything fits writes nothing either.
+    """
     rig = make_rig(decode={"schema": "id BIGINT, name STRING"}, table=place(table_format, tmp_path))
     rig.produce([{"id": 1, "name": "a", "city": "Oslo"}])
     rig.run()
@@ -30,6 +34,8 @@ def test_new_columns_are_in_the_table_before_the_first_row_that_has_them(
     with pytest.raises(SchemaMismatch, match="column city is not in the table"):
         rig.run()
     rig.tree["schema"] = {"evolution": True}
+    assert any("is there and fits" in finding for finding in check_connections(rig.spec, rig.spark))
+    assert "city" not in rig.sql("SELECT * FROM {t}")[0].asDict()
     rig.run()
 
     assert [tuple(row) for row in rig.sql("SELECT id, city FROM {t} ORDER BY id")] == [(1, None), (2, "Rome")]

@@ -36,8 +36,9 @@ def check_connections(spec: PipelineSpec, spark: SparkSession) -> Iterator[str]:
         wishes.append(TableWish(spec.dead_letters, DEAD_LETTER_SCHEMA))
     for wish in wishes:
         fits = lakehouse.fits(wish)
-        if fits and wish.name == spec.table.name:
-            anchor_target(spec, lakehouse.open(wish))
+        found = lakehouse.find(wish.name) if fits and wish.name == spec.table.name else None
+        if found is not None and not wish.evolution(found.schema()):
+            anchor_target(spec, found)
         yield f"table: {wish.name} " + ("is there and fits" if fits else "is missing; run creates it")
 
 
