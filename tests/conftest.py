@@ -27,9 +27,15 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    """It has little to do in each of many queries: half of its time went into compiling, and into empty tasks."""
     from frazil.spark import LOG_STORE, LOG_STORE_KEY, open_session
 
-    conf = {"spark.ui.enabled": "false", LOG_STORE_KEY: LOG_STORE}
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "4",
+        LOG_STORE_KEY: LOG_STORE,
+    }
     session = open_session("frazil-tests", master="local[2]", conf=conf, jar_sets=["s3"])
     yield session
     session.stop()

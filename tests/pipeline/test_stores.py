@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from obstore.exceptions import UnknownConfigurationKeyError
 from obstore.store import from_url
+from pydantic import ValidationError
 
 from frazil.errors import ConfigError
 from frazil.pipeline import parse_pipeline, secrets
+from frazil.pipeline.spec import TableSection
 from frazil.pipeline.stores import STORES, parse_address
 from frazil.table.delta.place import Place
 
@@ -109,6 +112,14 @@ def test_the_library_behind_delta_knows_every_name() -> None:
         ("az://box/orders", {**ACCOUNT, "adls.sas-token": "s"}, "are two ways to say the same"),
         ("abfss://box@other.dfs.core.windows.net/orders", ACCOUNT, "are of two accounts"),
         ("s3://ada:hunter2@lake/orders", {}, "credentials belong to table.storage"),
+        ("s3://ada:hun/ter2@lake/orders", {}, "credentials belong to table.storage"),
+        ("abfss://box@lake.dfs.core.chinacloudapi.cn/orders", ACCOUNT, "after the @ comes an account"),
+        ("s3://lake/orders", {"s3.endpoint": "http://ada:hunter2@127.0.0.1"}, "is a host alone"),
+        ("s3://lake/orders", {"s3.force-virtual-addressing": "maybe"}, "is true or false"),
+        ("s3://lake/a/ ", {}, "a folder without a name, or with a space"),
+        ("s3://lake/a/../b", {}, "a folder without a name"),
+        ("s3://lake/a//b", {}, "a folder without a name"),
+        ("s3:/lake/orders", {}, "neither a folder nor at one of"),
         ("s3://lake", {}, "is a whole bucket"),
         ("hdfs://lake/orders", {}, r"neither a folder nor at one of s3://, s3a://, az://"),
         ("/srv/orders", KEYS, "this one is a folder"),
@@ -116,9 +127,17 @@ def test_the_library_behind_delta_knows_every_name() -> None:
     ],
 )
 def test_what_cannot_be_is_said_by_name(path: str | None, storage: dict[str, str], problem: str) -> None:
-    """STORE-02."""
-    with pytest.raises(ConfigError, match=problem):
+    """STORE-02, SEC-02: nothing that may be a password is."""
+    with pytest.raises(ConfigError, match=problem) as raised:
         pipeline(path, **storage)
+    assert not re.search("hunter2|hun/ter2|a2V5", str(raised.value))
+
+
+@pytest.mark.parametrize("told", [{"format": "iceberg"}, {"format": "delta", "path": "/srv/orders"}])
+def test_only_a_store_can_be_unsafe(told: dict[str, str]) -> None:
+    """STORE-03"""
+    with pytest.raises(ValidationError, match="unsafe_rename is for a path in a store"):
+        TableSection(name="shop.orders", unsafe_rename=True, **told)
 
 
 def test_iceberg_keeps_them_with_its_catalog() -> None:
@@ -136,3 +155,5 @@ def test_a_path_in_a_store_is_no_folder_and_its_keys_are_not_shown(monkeypatch: 
     assert spec.table.path == "s3://lake/orders"
     assert spec.table.storage["s3.secret-access-key"] == "hunter22"
     assert secrets.mask("the-ada-key hunter22") == "•••• ••••"
+    place = Place.at("s3://lake/orders", spec.table.storage)
+    assert "hunter22" not in f"{spec!r} {spec} {spec.table} {place} {place.address}"

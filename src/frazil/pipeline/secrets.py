@@ -16,7 +16,7 @@ SECRET_PATTERN = (
 """Names of settings whose values must not be shown; without regard to case."""
 _SECRET_KEY = re.compile(SECRET_PATTERN, re.I)
 _PUBLIC_KEY = re.compile(r"location$|uri$|url$|endpoint", re.I)
-_MASK = "••••"
+MASK = "••••"
 _EVERYDAY = {"true", "false", "none"}
 """Values of settings that merely sound secret, such as token-refresh-enabled; masking them would maim all text."""
 _known: set[str] = set()
@@ -55,7 +55,7 @@ def mask(text: str) -> str:
     """The text without any secret value that was read so far."""
     for secret in sorted(_known, key=len, reverse=True):
         if len(secret) > 2 and secret.lower() not in _EVERYDAY:
-            text = text.replace(secret, _MASK)
+            text = text.replace(secret, MASK)
     return text
 
 

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from frazil.pipeline.secrets import MASK, is_secret
 
 
 class Section(BaseModel):
     """A table of the pipeline file; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Without the values of secrets: whoever prints a section does not think of them."""
+        return ((name, _discreet(value)) for name, value in super().__repr_args__())
+
+
+def _discreet(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return {key: MASK if is_secret(key) else inner for key, inner in value.items()}
 
 
 def _flatten(value: object) -> object:

@@ -149,6 +149,8 @@ class TableSection(Section):
             raise ValueError('mode = "overwrite" is for format = "delta"; allowed are "append" and "upsert"')
         if self.format == "iceberg" and self.storage:
             raise ValueError('storage is for format = "delta"; of an Iceberg table it belongs to catalog.prop')
+        if self.unsafe_rename and (self.format == "iceberg" or self.path is None or not is_on_store(self.path)):
+            raise ValueError("unsafe_rename is for a path in a store, such as s3://bucket/orders")
         if self.path is None:
             require_known(self.storage)
         elif is_on_store(self.path):

@@ -9,11 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 _ADDRESS = re.compile(r"([a-z0-9]+)://(?:([^/@]+)@)?([^/@]+)/?(.*)")
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]+:")
 _AZURE_HOST = "dfs.core.windows.net"
+_AZURE_ACCOUNT = re.compile(r"([a-z0-9]+)\.(?:dfs|blob)\.core\.windows\.net")
 
 
 class Names(NamedTuple):
@@ -86,6 +88,7 @@ _GCS = Store(
 )
 STORES = (_S3, _AZURE, _GCS)
 
+_SWITCHES = {"s3.force-virtual-addressing"}
 _UNSAFE = re.compile("unsafe[-_.]?rename|single[-_.]?driver")
 
 
@@ -96,7 +99,7 @@ class Address:
     store: Store
     bucket: str
     folder: str
-    storage: Mapping[str, str]
+    storage: Mapping[str, str] = field(repr=False)
     """as the user said it; of Azure with the account that the address names"""
 
     @property
@@ -130,8 +133,8 @@ def is_host(key: str) -> bool:
 
 
 def is_on_store(path: str) -> bool:
-    """Whether a path is one of a store, rather than a folder that this machine sees."""
-    return "://" in path and not path.startswith("file:")
+    """Whether a path is one of a store, rather than a folder that this machine sees; s3:/bucket means one, too."""
+    return _SCHEME.match(path) is not None and not path.startswith("file:")
 
 
 def parse_address(path: str, storage: Mapping[str, str]) -> Address:
@@ -141,11 +144,19 @@ def parse_address(path: str, storage: Mapping[str, str]) -> Address:
     if read is None or store is None:
         schemes = ", ".join(f"{scheme}://" for each in STORES for scheme in each.schemes)
         raise ValueError(f"{path} is neither a folder nor at one of {schemes}")
+    if "@" in path and (store is not _AZURE or not read[2]):
+        raise ValueError(
+            "only Azure's addresses have an @, before the account; credentials belong to table.storage"
+        )
     container, host = (read[2], read[3]) if read[2] else (read[3], "")
-    if host and store is not _AZURE:
-        raise ValueError(f"{path}: only Azure's addresses have an @; credentials belong to table.storage")
     if not read[4]:
         raise ValueError(f"{path} is a whole bucket: name a folder in it, such as {path.rstrip('/')}/orders")
+    if any(part in ("", ".", "..") or part != part.strip() for part in read[4].split("/")):
+        raise ValueError(
+            f"{path!r} has a folder without a name, or with a space at its end: readers look elsewhere"
+        )
+    if host and not _AZURE_ACCOUNT.fullmatch(host):
+        raise ValueError(f"{path}: after the @ comes an account, such as lake.{_AZURE_HOST}")
     told = dict(storage)
     account = host.partition(".")[0]
     if account and told.setdefault("adls.account-name", account) != account:
@@ -172,6 +183,10 @@ def _problems(store: Store, storage: Mapping[str, str]) -> Iterator[str]:
             yield _unknown(key, list(store.settings))
         elif is_host(key) and not storage[key].startswith(("http://", "https://")):
             yield f"storage.{key} begins with http:// or https://"
+        elif is_host(key) and "@" in storage[key]:
+            yield f"storage.{key} is a host alone: a user and a password have settings of their own"
+        elif key in _SWITCHES and storage[key].lower() not in ("true", "false"):
+            yield f"storage.{key} is true or false"
     for group in store.together:
         missing = [key for key in group if key not in storage]
         if missing and len(missing) < len(group):

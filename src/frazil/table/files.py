@@ -80,7 +80,8 @@ class WriteTarget:
     schema_json: str
     spec_json: str
     properties: Mapping[str, str] = field(default_factory=dict)
-    io_properties: Mapping[str, str] = field(default_factory=dict)
+    io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """how to reach the store, secrets included"""
     target_file_size_bytes: int = 128 * MIB
     row_group_rows: int = 131_072
     row_group_bytes: int = 64 * MIB

@@ -15,6 +15,7 @@ from tests.table.delta.landing import Landing
 
 CLASSIC = f"{3:020d}.checkpoint.parquet"
 HALVES = [f"{5:020d}.checkpoint.{part:010d}.{2:010d}.parquet" for part in (1, 2)]
+ALONE = f"{5:020d}.checkpoint.{1:010d}.{1:010d}.parquet"
 NAMED = f"{7:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
 OTHERS = [
     f"{9:020d}.json",
@@ -25,24 +26,27 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    ("files", "head", "newest"),
+    ("files", "since", "head", "newest"),
     [
-        ([CLASSIC], 3, [CLASSIC]),
-        ([CLASSIC], 2, []),
-        ([CLASSIC, *HALVES], 9, HALVES),
-        ([CLASSIC, *HALVES], 4, [CLASSIC]),
-        ([CLASSIC, HALVES[1]], 9, [CLASSIC]),
-        ([CLASSIC, *HALVES, NAMED], 9, [NAMED]),
-        ([], 9, []),
+        ([CLASSIC], 0, 3, [CLASSIC]),
+        ([CLASSIC], 0, 2, []),
+        ([CLASSIC], 4, 9, []),
+        ([CLASSIC, *HALVES], 0, 9, HALVES),
+        ([CLASSIC, *HALVES, ALONE], 0, 9, HALVES),
+        ([CLASSIC, *HALVES], 0, 4, [CLASSIC]),
+        ([CLASSIC, HALVES[1]], 0, 9, [CLASSIC]),
+        ([CLASSIC, HALVES[1], ALONE], 0, 9, [ALONE]),
+        ([CLASSIC, *HALVES, NAMED], 0, 9, [NAMED]),
+        ([], 0, 9, []),
     ],
 )
 def test_the_newest_checkpoint_that_is_whole_is_read(
-    tmp_path: Path, files: list[str], head: int, newest: list[str]
+    tmp_path: Path, files: list[str], since: int, head: int, newest: list[str]
 ) -> None:
     """Of one file, of several, or under a name of its own; what else is in the folder is none."""
     for name in [*files, *OTHERS]:
         (tmp_path / name).touch()
-    assert sorted(_newest_checkpoint(LocalStore(tmp_path), head)) == newest
+    assert sorted(_newest_checkpoint(LocalStore(tmp_path), since, head)) == newest
 
 
 def test_files_are_told_of_by_versions_and_checkpoint_together(folder: Path) -> None:

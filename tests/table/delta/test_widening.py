@@ -19,6 +19,7 @@ from deltalake.table import ProtocolVersions
 from structlog.testing import capture_logs
 
 from frazil.pipeline.schema import parse_schema
+from frazil.table.delta.evolve import TYPE_CHANGES
 from frazil.table.delta.features import with_features
 from frazil.table.delta.version_file import commit_info, put_version
 from frazil.table.refusal import CommitRefused
@@ -92,6 +93,17 @@ def test_checkpoints_are_written_on_time_and_hold_the_register(folder: Path) -> 
     assert len(list(landing.contents().files())) == 7
 
 
+@pytest.mark.parametrize("interval", ["abc", "0"])
+def test_an_interval_that_is_none_is_no_error_of_the_version(folder: Path, interval: str) -> None:
+    """MAINT-11"""
+    landing = Landing(folder, NARROW)
+    widen(landing)
+    landing.set_properties(**{"delta.checkpointInterval": interval})
+    with capture_logs() as logged:
+        landing.land(rows(1))
+    assert {each["event"] for each in logged if each["log_level"] == "warning"} == {"no checkpoint was written"}
+
+
 def test_a_checkpoint_that_fails_is_no_error_of_the_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MAINT-11: the epoch stands."""
 
@@ -149,6 +161,26 @@ def test_two_pipelines_that_commit_at_once_lose_and_double_nothing(folder: Path)
     assert landing.delta().version() == 1 + 2 + 20
     for writer in ("left", "right"):
         assert [each.action for each in landing.table.history(writer)] == ["start"] + ["append"] * 10
+
+
+def test_starts_that_widen_at_once_all_go_on(folder: Path) -> None:
+    """SCHEMA-04: whoever was not first finds the table as wished; a change is noted once."""
+    Landing(folder, NARROW)
+    for wished in (WIDE, f"{WIDE}, more STRING"):
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(widen, [Landing(folder) for _ in range(3)], [wished] * 3))
+    landing = Landing(folder)
+    assert landing.delta().version() == 2
+    fields = json.loads(landing.delta().schema().to_json())["fields"]
+    assert {len(each["metadata"].get(TYPE_CHANGES, [])) for each in fields} == {0, 1}
+
+
+def test_a_table_of_an_old_protocol_that_delta_rs_does_not_write_is_written(folder: Path) -> None:
+    """Version 6 stands for identity columns, of which it need not have any."""
+    landing = Landing(folder, NARROW)
+    put_version(landing.table.place, 1, [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 6}}])
+    landing.land(rows(1))
+    assert (landing.delta().version(), len(landing.delta().file_uris())) == (3, 1)
 
 
 def test_features_that_versions_stood_for_are_listed_by_name() -> None:

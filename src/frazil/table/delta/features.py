@@ -97,7 +97,7 @@ def require_writable(
 
 def is_by_delta_rs(protocol: ProtocolVersions) -> bool:
     """Whether delta-rs writes versions of such a table."""
-    return not _NOT_BY_DELTA_RS & set(protocol.writer_features or [])
+    return not _NOT_BY_DELTA_RS & _used(protocol.min_writer_version, protocol.writer_features)
 
 
 def with_features(protocol: ProtocolVersions, needed: set[str]) -> dict[str, Any] | None:
@@ -115,13 +115,16 @@ def with_features(protocol: ProtocolVersions, needed: set[str]) -> dict[str, Any
 
 def _listed(protocol: ProtocolVersions) -> tuple[set[str], set[str]]:
     """Of readers and of writers; whatever the versions stood for may have been used, so it is listed."""
-    readers, writers = set(protocol.reader_features or []), set(protocol.writer_features or [])
-    if protocol.min_writer_version < _LISTING[1]:
-        writers = _up_to(protocol.min_writer_version, _LEGACY)
+    readers = set(protocol.reader_features or [])
+    writers = _used(protocol.min_writer_version, protocol.writer_features)
     if protocol.min_reader_version < _LISTING[0]:
         readers = _up_to(protocol.min_reader_version, _OF_READERS) & writers
         writers -= _up_to(_LISTING[0], _OF_READERS) - readers
     return readers, writers
+
+
+def _used(writer_version: int, writer_features: list[str] | None) -> set[str]:
+    return set(writer_features or []) if writer_version >= _LISTING[1] else _up_to(writer_version, _LEGACY)
 
 
 def _up_to(version: int, features: Mapping[int, set[str]]) -> set[str]:
@@ -134,10 +137,7 @@ def _unfollowed_features(
     configuration: Mapping[str, str | None],
     fields: list[Mapping[str, Any]],
 ) -> Iterator[str]:
-    used = set(writer_features or [])
-    if writer_version < 7:
-        used = _up_to(writer_version, _LEGACY)
-    yield from sorted(used - _FOLLOWED)
+    yield from sorted(_used(writer_version, writer_features) - _FOLLOWED)
     for key in sorted(configuration):
         if key.startswith(_CONSTRAINT):
             yield f"checkConstraints ({key.removeprefix(_CONSTRAINT)})"

@@ -116,6 +116,8 @@ class DeltaLake:
                 commit_properties=CommitProperties(max_commit_retries=0),
             )
         except (DeltaError, OSError) as error:
+            if self.find(wish.name) is not None:  # by us, and the answer was lost, or by somebody who was first
+                return
             raise CatalogUnavailable(
                 f"{wish.name} could not be created at {place.described}: {in_one_line(error)}",
                 "check that you may write to the folder",
@@ -125,6 +127,8 @@ class DeltaLake:
         try:
             table.evolve(wish)
         except (DeltaError, OSError, BaseError, CommitRefused) as error:
+            if not wish.evolution(table.schema()):  # as above
+                return
             raise CatalogUnavailable(
                 f"{table.name} could not be given the columns that are declared: {in_one_line(error)}",
                 "ALTER TABLE … in Spark, and start again",

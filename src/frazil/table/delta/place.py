@@ -36,7 +36,7 @@ class Place:
 
     uri: str
     """as files' paths begin; not encoded, as those who read and write files take it"""
-    io_properties: Mapping[str, str] = field(default_factory=dict)
+    io_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """for pyarrow, also on workers"""
     address: Address | None = None
     """None for a folder of this machine"""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from io import BytesIO
-from itertools import groupby
 from typing import Any
 
 import obstore
@@ -36,12 +36,14 @@ def live_adds(log: Log, paths: Iterable[str]) -> dict[str, Action]:
         found.update(some)
         missing.difference_update(some)
 
+    oldest = log.head + 1
     for version in log.versions():
         if not missing:
             return found
+        oldest = version.number
         take(version.adds)
     if missing:
-        take(_checkpointed(log))
+        take(_checkpointed(log, since=oldest - 1))
     for path in sorted(missing):
         raise CatalogUnavailable(
             f"{path} is part of {log.place.described}, which tells nowhere how it was added",
@@ -50,29 +52,25 @@ def live_adds(log: Log, paths: Iterable[str]) -> dict[str, Action]:
     return found
 
 
-def _checkpointed(log: Log) -> list[Action]:
-    """Every `add` of the newest checkpoint up to the log's head."""
+def _checkpointed(log: Log, since: int) -> list[Action]:
+    """Every `add` of the newest checkpoint; one from before the log begins lacks what came in between."""
     store = log_store(log.place)
     try:
-        return [
-            _add(each["add"]) for each in _actions(store, _newest_checkpoint(store, log.head)) if each.get("add")
-        ]
+        files = _newest_checkpoint(store, since, log.head)
+        return [_add(each["add"]) for each in _actions(store, files) if each.get("add")]
     except BaseError as error:
         raise CatalogUnavailable(f"the last checkpoint at {log.place.described} cannot be read: {error}") from error
 
 
-def _newest_checkpoint(store: ObjectStore, head: int) -> list[str]:
-    """Its files: one, or as many as the name of each says."""
+def _newest_checkpoint(store: ObjectStore, since: int, head: int) -> list[str]:
+    """The files of the newest one between two versions, or none: as many as the name of each says."""
     names = [each["path"] for each in obstore.list_with_delimiter(store)["objects"]]
-    found = sorted((match for match in map(_CHECKPOINT.fullmatch, names) if match), key=lambda each: each[1])
-    for number, some in groupby(reversed(found), key=lambda each: int(each[1])):
-        files = list(some)
-        whole = [each for each in files if each[2] is None]
-        parts = [each for each in files if each[2] is not None]
-        if number <= head and whole:
-            return [whole[0][0]]
-        if number <= head and len(parts) == int(parts[0][2]):
-            return [each[0] for each in parts]
+    kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for match in filter(None, map(_CHECKPOINT.fullmatch, names)):
+        kinds[int(match[1]), int(match[2] or 1)].append(match[0])
+    for (number, parts), files in sorted(kinds.items(), reverse=True):
+        if since <= number <= head and len(files) >= parts:
+            return files if parts > 1 else files[:1]
     return []
 
 

@@ -104,9 +104,9 @@ class DeltaLakeTable:
         if after is not None and self._referenced(table, [file.path for file in files], after):
             return table.version()
         require_written_for(self._name, _layout(table), files)
-        columns, now_ms = self._columns(table), time.time_ns() // 1_000_000
+        columns, now_ms, version = self._columns(table), time.time_ns() // 1_000_000, table.version() + 1
         self._send(table, [add_action(file, columns, self._uri, now_ms) for file in files], [], facts, {})
-        return table.version() + 1
+        return version
 
     def _merge(self, table: DeltaTable, proposal: Proposal, files: Sequence[WrittenFile]) -> Register:
         """Writes the register ahead, lets Delta merge, and looks whether it did; `merge.py` says why."""

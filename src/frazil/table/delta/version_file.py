@@ -93,14 +93,14 @@ def tend(table: DeltaTable) -> None:
     """Checkpoint and clean-up behind a new version, when they are due; it stands whatever comes of them."""
     configuration = table.metadata().configuration
     version = table.version() + 1
-    if (version + 1) % checkpoint_interval(configuration):
-        return
     try:
+        if (version + 1) % checkpoint_interval(configuration):
+            return
         table.load_as_version(version)
         table.create_checkpoint()
         if (configuration.get(_CLEANS_UP) or "true").lower() == "true":
             table.cleanup_metadata()
-    except (DeltaError, OSError) as error:
+    except (DeltaError, OSError, ValueError, ZeroDivisionError) as error:
         log.warning("no checkpoint was written", table=table.table_uri, version=version, error=str(error))
 
 
