@@ -15,8 +15,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from frazil.engine import Assembly, Engine, RunOptions, assemble
 from frazil.engine.events import EpochLanded, Event
 from frazil.engine.lakehouse import dead_letter_section, open_lakehouse
+from frazil.journal import Journal
 from frazil.pipeline import PipelineSpec, parse_pipeline
 from frazil.pipeline.spec import TableSection
+from frazil.protocol.entries import FilesWritten
 from frazil.protocol.start import OnRollback
 from frazil.table.iceberg import spark_catalog_conf
 
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from frazil.demo.broker import Broker
 
 SCHEMA = "id BIGINT, name STRING, amount DECIMAL(10,2), placed_at TIMESTAMP"
+
+
+class Killed(BaseException):
+    """Nobody in the engine catches it, as nobody catches a kill."""
 
 
 class Rig:
@@ -118,6 +124,22 @@ class Rig:
         finally:
             parts.source.close()
         return events
+
+    def run_killed(self, at: type = FilesWritten, *, after: bool = False) -> None:
+        """One run that ends, as a process would, at an entry of the journal; by default when files are written."""
+        append = Journal.append
+
+        def crashing(journal: Journal, entry: Any, *, durable: bool = False) -> None:
+            if not isinstance(entry, at) or after:
+                append(journal, entry, durable=durable)
+            if isinstance(entry, at):
+                journal._let_go()
+                raise Killed
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Journal, "append", crashing)
+            with pytest.raises(Killed):
+                self.run()
 
     def epochs(self, events: Sequence[Event]) -> list[EpochLanded]:
         return [event for event in events if isinstance(event, EpochLanded)]

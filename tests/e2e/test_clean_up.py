@@ -18,8 +18,8 @@ from frazil.engine.events import EpochWritten, Event
 from frazil.engine.logbook import find_leftovers
 from frazil.engine.recover import look_at_recovery
 from frazil.errors import Fenced
-from frazil.journal import Journal, read_journal
-from frazil.protocol.entries import EpochBegun, FilesWritten
+from frazil.journal import read_journal
+from frazil.protocol.entries import EpochBegun
 from frazil.protocol.recovery import RecoveryState
 from frazil.serve.journal import recovery_json, recovery_lines
 from frazil.table.iceberg import IcebergTable
@@ -27,10 +27,6 @@ from frazil.table.iceberg import IcebergTable
 pytestmark = pytest.mark.real
 
 ROW = b'{"id": 1, "name": "n"}'
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 def journaled(rig: Any) -> Any:
@@ -52,28 +48,13 @@ def referenced(rig: Any) -> set[str]:
     return {unquote(urlparse(row[0]).path) for row in rig.sql("SELECT file_path FROM {t}.all_data_files")}
 
 
-@pytest.fixture
-def killed_mid_epoch(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], set[str]]:
+def killed_mid_epoch(rig: Any) -> set[str]:
     """Runs the rig until its next epoch is written; the files that are then nobody's."""
-    append = Journal.append
-
-    def crashing(journal: Journal, entry: Any, *, durable: bool = False) -> None:
-        if isinstance(entry, FilesWritten):
-            journal._let_go()
-            raise Killed
-        append(journal, entry, durable=durable)
-
-    def run(rig: Any) -> set[str]:
-        before = on_disk(rig)
-        with monkeypatch.context() as patch:
-            patch.setattr(Journal, "append", crashing)
-            with pytest.raises(Killed):
-                rig.run()
-        left = on_disk(rig) - before
-        assert left
-        return left
-
-    return run
+    before = on_disk(rig)
+    rig.run_killed()
+    left = on_disk(rig) - before
+    assert left
+    return left
 
 
 def test_an_older_journal_put_back_deletes_nothing_that_landed_since(make_rig: Callable[..., Any]) -> None:
@@ -200,7 +181,7 @@ def searching(state: RecoveryState, location: str) -> RecoveryState:
 
 
 def test_a_file_is_found_to_be_referenced_however_its_folder_is_spelled(
-    make_rig: Callable[..., Any], killed_mid_epoch: Callable[[Any], set[str]]
+    make_rig: Callable[..., Any],
 ) -> None:
     """FAULT-28: one epoch landed unnoted, one is lost; only files of the lost one are orphans."""
     rig = journaled(make_rig())
@@ -246,7 +227,7 @@ def test_a_file_in_a_manifest_under_another_scheme_or_authority_is_referenced(
 
 
 def test_statistics_and_strangers_in_the_tables_folders_are_kept(
-    make_rig: Callable[..., Any], killed_mid_epoch: Callable[[Any], set[str]]
+    make_rig: Callable[..., Any],
 ) -> None:
     """FAULT-29, REC-15: Puffin files, partition statistics, manifests, and what nobody knows."""
     rig = journaled(make_rig(table={"partition": ["bucket(2, id)"]}))
@@ -274,7 +255,7 @@ def test_statistics_and_strangers_in_the_tables_folders_are_kept(
 
 
 def test_manifests_of_a_failed_commit_are_shown_with_their_type_and_left_alone(
-    make_rig: Callable[..., Any], killed_mid_epoch: Callable[[Any], set[str]]
+    make_rig: Callable[..., Any],
 ) -> None:
     """REC-14, REC-15: their names do not tell whose they are, and another writer's commit may need them."""
     rig = journaled(make_rig(decode={"on_error": "fail"}))
@@ -318,7 +299,6 @@ def test_manifests_of_a_failed_commit_are_shown_with_their_type_and_left_alone(
 @pytest.mark.parametrize("failure", [MemoryError("out of memory"), PermissionError(13, "denied")])
 def test_a_clean_up_that_breaks_half_way_is_finished_by_the_next_start(
     make_rig: Callable[..., Any],
-    killed_mid_epoch: Callable[[Any], set[str]],
     monkeypatch: pytest.MonkeyPatch,
     failure: Exception,
 ) -> None:

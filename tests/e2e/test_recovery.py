@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+import psutil
 import pytest
 
 from frazil.engine.recover import look_at_recovery
-from frazil.journal import Journal, kind_of
+from frazil.journal import kind_of
 from frazil.protocol.entries import EpochBegun, EpochLanded, FilesWritten, Started
 from frazil.serve.journal import recovery_json, recovery_lines
 
@@ -25,10 +26,6 @@ pytestmark = pytest.mark.real
 
 RECORDS = 200_000
 POINTS = [(kind, when) for kind in (Started, EpochBegun, FilesWritten, EpochLanded) for when in ("before", "after")]
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 def on_disk(rig: Any) -> set[str]:
@@ -67,7 +64,10 @@ def pipeline_file(rig: Any) -> Path:
 
 
 def kill_mid_write(rig: Any, file: Path) -> None:
-    """SIGKILL of the whole group as soon as a file of the third epoch is there; its commit cannot be."""
+    """SIGKILL of the whole group as soon as a file of the third epoch is there; its commit cannot be.
+
+    Workers are in a group of their own, and end with their JVM: until then they may finish a file.
+    """
     with (rig.folder / "output").open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "frazil", "run", str(file)],
@@ -80,8 +80,10 @@ def kill_mid_write(rig: Any, file: Path) -> None:
             assert process.poll() is None, (rig.folder / "output").read_text()
             time.sleep(0.005)
     finally:
+        workers = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
+        psutil.wait_procs(workers, timeout=30)
 
 
 def test_a_killed_run_is_cleaned_up_to_the_file_by_the_next_one(make_rig: Callable[..., Any]) -> None:
@@ -118,28 +120,13 @@ def test_a_killed_run_is_cleaned_up_to_the_file_by_the_next_one(make_rig: Callab
     assert after.journal.frontier == after.frontier
 
 
-def test_killed_at_every_point_of_the_journal_no_row_is_lost_or_doubled(
-    make_rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_at_every_point_of_the_journal_no_row_is_lost_or_doubled(make_rig: Callable[..., Any]) -> None:
     """REC-12, REC-16, TEST-08: before and after each entry; what is left behind is gone after the next run."""
     rig = journaled(make_rig())
-    append = Journal.append
     left_behind: dict[str, int] = {}
     for number, (kind, when) in enumerate(POINTS):
         rig.produce([*(b'{"id": 1, "name": "n"}' for _ in range(19)), b"poison"])
-
-        def crashing(journal: Journal, entry: Any, *, durable: bool = False) -> None:
-            if isinstance(entry, kind):  # noqa: B023  # called before the next round
-                if when == "after":  # noqa: B023  # called before the next round
-                    append(journal, entry, durable=durable)
-                journal._let_go()
-                raise Killed
-            append(journal, entry, durable=durable)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Journal, "append", crashing)
-            with pytest.raises(Killed):
-                rig.run()
+        rig.run_killed(kind, after=when == "after")
         left_behind[f"{when} {kind_of(kind)}"] = len(on_disk(rig) - referenced(rig))
         rig.run()
         assert sorted(rig.offsets() + rig.dead_offsets()) == rig.every(20 * (number + 1)), (when, kind)

@@ -14,8 +14,6 @@ from py4j.protocol import Py4JJavaError
 from frazil.engine.inspect import inspect_pipeline, pipeline_history
 from frazil.engine.lakehouse import dead_letter_section
 from frazil.engine.verify import verify_pipeline
-from frazil.journal import Journal
-from frazil.protocol.entries import FilesWritten
 from frazil.protocol.verify import Level
 from frazil.spark import LOG_STORE, jvm
 from frazil.table.delta.log import log_file
@@ -25,10 +23,6 @@ from tests.services.s3 import S3, storage_at
 from tests.services.store_proxy import StoreProxy
 
 pytestmark = pytest.mark.real
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 @pytest.fixture
@@ -57,24 +51,8 @@ def files_in(s3: S3, rig: Any) -> set[str]:
     return {path.name for path in bucket.rglob("orders/**/*.parquet") if "_delta_log" not in path.parts}
 
 
-def kill_mid_epoch(rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ends a run when files of an epoch are written and nothing of it has landed."""
-    append = Journal.append
-
-    def crashing(journal: Journal, entry: Any, *, durable: bool = False) -> None:
-        if isinstance(entry, FilesWritten):
-            journal._let_go()
-            raise Killed
-        append(journal, entry, durable=durable)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "append", crashing)
-        with pytest.raises(Killed):
-            rig.run()
-
-
 def test_a_killed_pipeline_goes_on_in_a_bucket_and_leaves_nothing_behind(
-    make_stored: Callable[..., Any], s3: S3, monkeypatch: pytest.MonkeyPatch
+    make_stored: Callable[..., Any], s3: S3
 ) -> None:
     """STORE-01, STORE-03, SQL-05, REC-18: S3, append by date; read by delta-rs, and by pyarrow alone."""
     rig = make_stored(2, table={"partition": ["day(placed_at)"]}, epoch={"max_records": 60})
@@ -83,7 +61,7 @@ def test_a_killed_pipeline_goes_on_in_a_bucket_and_leaves_nothing_behind(
     rig.run()
     rig.produce_orders(100, 50, partition=0)
     rig.produce([b"not json"], partition=1)
-    kill_mid_epoch(rig, monkeypatch)
+    rig.run_killed()
     live = {uri.rpartition("/")[2] for uri in load(rig).file_uris()}
     assert files_in(s3, rig) - live, "files that are nobody's"
 

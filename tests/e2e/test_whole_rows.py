@@ -13,8 +13,6 @@ from structlog.testing import capture_logs
 from frazil.engine.events import EpochWritten, Event, Retrying
 from frazil.engine.verify import verify_pipeline
 from frazil.errors import ConfigError, UndecodableRecord
-from frazil.journal import Journal
-from frazil.protocol.entries import FilesWritten
 from frazil.protocol.verify import Level
 
 if TYPE_CHECKING:
@@ -329,14 +327,8 @@ def test_a_query_hands_the_weights_on(make_rig: Callable[..., Any]) -> None:
         rig.run()
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
 @pytest.mark.parametrize("version", FORMATS)
-def test_delete_files_of_a_killed_epoch_are_cleaned_up(
-    make_rig: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, version: str
-) -> None:
+def test_delete_files_of_a_killed_epoch_are_cleaned_up(make_rig: Callable[..., Any], version: str) -> None:
     """FAULT-02, REC-15: the rows go once, with the files of the second try."""
     rig = zset(make_rig, version)
     rig.tree["journal"] = {"dir": str(rig.folder / ".frazil" / "orders")}
@@ -345,18 +337,7 @@ def test_delete_files_of_a_killed_epoch_are_cleaned_up(
     data = rig.folder / "warehouse" / "shop" / "orders" / "data"
     before = set(data.iterdir())
     rig.produce_keyed([op(-1, row(1)), op(1, row(3))])
-    append = Journal.append
-
-    def crashing(journal: Journal, entry: Any, *, durable: bool = False) -> None:
-        if isinstance(entry, FilesWritten):
-            journal._let_go()
-            raise Killed
-        append(journal, entry, durable=durable)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "append", crashing)
-        with pytest.raises(Killed):
-            rig.run()
+    rig.run_killed()
     left = {path for path in set(data.iterdir()) - before if not path.name.endswith(".crc")}
     assert sorted(path.suffix for path in left) == [".parquet", ".parquet" if version == "version 2" else ".puffin"]
     rig.run()
