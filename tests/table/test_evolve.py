@@ -16,6 +16,8 @@ from frazil.table.evolve import plan_evolution
 from frazil.table.refusal import CommitRefused
 from frazil.table.wish import TableWish
 
+NESTED = "box STRUCT<a: INT, list: ARRAY<STRUCT<x: FLOAT>>>, m MAP<STRING, INT>"
+GROWN = "box STRUCT<a: BIGINT, list: ARRAY<STRUCT<x: DOUBLE, y: STRING>>, b: STRING>, m MAP<STRING, BIGINT>"
 BEFORE = "id INT, name STRING, price FLOAT, amount DECIMAL(10,2)"
 
 
@@ -36,6 +38,20 @@ def test_what_a_table_lacks(declared: str, adds: list[str], wider: list[str]) ->
     assert ([each.name for each in planned.adds], [each.name for each in planned.widens]) == (adds, wider)
     assert [each.name for each in planned.of(actual).fields] == ["id", "name", "price", "amount", *adds]
     assert not plan_evolution(parse_schema(declared), planned.of(actual))
+
+
+def test_what_is_inside_of_columns_evolves_as_they_do() -> None:
+    """SCHEMA-03, SCHEMA-04: in structs, lists and the values of maps; keys stay, and ids are nobody else's."""
+    actual = parse_schema(NESTED)
+    planned = plan_evolution(parse_schema(GROWN), actual)
+    assert [each.name for each in planned.adds] == ["box.b", "box.list.element.y"]
+    assert [each.name for each in planned.widens] == ["box.a", "box.list.element.x", "m.value"]
+    grown = planned.of(actual)
+    assert render_schema(grown) == render_schema(parse_schema(GROWN))
+    assert not plan_evolution(parse_schema(GROWN), grown)
+    kept = {number: name for name, number in actual._name_to_id.items()}
+    assert {number: grown.find_column_name(number) for number in kept} == kept
+    assert not plan_evolution(parse_schema("m MAP<BIGINT, INT>"), parse_schema("m MAP<INT, INT>"))
 
 
 def wish(declared: str, *, evolves: bool, name: str = "orders", **more: Any) -> TableWish:
@@ -132,3 +148,6 @@ def test_an_iceberg_table_is_given_new_columns_and_wider_types(spark: Any, tmp_p
     assert catalog.open(wish(grown, evolves=True, name="shop.orders")).schema().schema_id == number
     with pytest.raises(SchemaMismatch, match="column price is string as declared"):
         catalog.open(wish("id INT, name STRING, price STRING", evolves=True, name="shop.orders"))
+    catalog.open(wish(NESTED, evolves=False, name="shop.boxes"))
+    boxes = catalog.open(wish(GROWN, evolves=True, name="shop.boxes"))
+    assert render_schema(boxes.schema()) == render_schema(parse_schema(GROWN))

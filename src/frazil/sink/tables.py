@@ -46,7 +46,7 @@ def open_table(config: SinkConfig, spark: SparkSession | None, arriving: Schema 
     elif found is not None:
         columns = found.schema()
         if arriving is not None and (lacking := _lacking(config, columns, arriving)):
-            columns = assign_fresh_schema_ids(lacking.of(columns))
+            columns = lacking.of(columns)
     elif arriving is not None:
         columns = arriving
     else:

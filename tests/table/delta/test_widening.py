@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.table import ProtocolVersions
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from structlog.testing import capture_logs
 
 from frazil.pipeline.schema import parse_schema
@@ -26,6 +28,7 @@ from frazil.table.refusal import CommitRefused
 from frazil.table.wish import TableWish
 from tests.table.delta.landing import WRITER, Landing, Readers
 from tests.table.delta.test_others import verified
+from tests.table.test_evolve import GROWN, NESTED
 
 NARROW = "id INT, price FLOAT, amount DECIMAL(4,2), part INT, size SMALLINT"
 WIDE = "id BIGINT, price DOUBLE, amount DECIMAL(12,2), part BIGINT, size BIGINT"
@@ -229,12 +232,47 @@ def test_a_table_that_was_widened_says_what_it_says_after_the_same_deed_of_spark
     assert told(folder) == told(twin)
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_what_is_inside_of_columns_evolves_as_spark_would_do_it(
+    folder: Path, delta_spark: Any, readers: Readers, mapping: str
+) -> None:
+    """SCHEMA-03, SCHEMA-04, TEST-13: the way to what was widened in lists and maps is noted with the column."""
+    mapped = f"TBLPROPERTIES ('delta.columnMapping.mode' = '{mapping}')"
+    delta_spark.sql(f"CREATE TABLE delta.`{folder}` ({NESTED}) USING delta {mapped}")
+    landing = Landing(folder)
+    landing.land(boxes(NESTED, {"a": 1, "list": [{"x": 0.5}]}, 1))
+    twin = folder.with_name("twin")
+    shutil.copytree(folder, twin)
+    widen(landing, GROWN)
+    for deed in (
+        "SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+        "ADD COLUMN box.b STRING",
+        "ADD COLUMN box.list.element.y STRING",
+        "ALTER COLUMN box.a TYPE BIGINT",
+        "ALTER COLUMN box.list.element.x TYPE DOUBLE",
+        "ALTER COLUMN m.value TYPE BIGINT",
+    ):
+        delta_spark.sql(f"ALTER TABLE delta.`{twin}` {deed}")
+    assert told(folder) == told(twin)
+
+    landing.land(boxes(GROWN, {"a": BEYOND, "list": [{"x": 0.1, "y": "new"}], "b": "new"}, BEYOND))
+    query = "SELECT box.a, box.b, box.list[{first}].x, box.list[{first}].y, m['k'] FROM {{t}}"
+    expected = [(1, None, 0.5, None, 1), (BEYOND, "new", 0.1, "new", BEYOND)]
+    assert readers.spark(folder, query.format(first=0)) == expected
+    assert readers.duckdb(folder, query.format(first=1)) == expected
+
+
+def boxes(declared: str, box: dict[str, Any], value: int) -> pa.Table:
+    schema = schema_to_pyarrow(parse_schema(declared), include_field_ids=False)
+    return pa.Table.from_pylist([{"box": box, "m": [("k", value)]}], schema)
+
+
 def told(folder: Path) -> dict[str, Any]:
     last = log_of(folder)
     metadata, protocol = last("metaData"), last("protocol")
-    schema = json.loads(metadata.pop("schemaString"))["fields"]
-    physical = schema[-1]["metadata"].pop("delta.columnMapping.physicalName", "col-")
-    assert physical.startswith("col-")
+    made_up = r'"delta.columnMapping.physicalName":"col-[0-9a-f-]{36}"'
+    schema = json.loads(re.sub(made_up, '"named":true', metadata.pop("schemaString")))["fields"]
     features = {key: set(value) if isinstance(value, list) else value for key, value in protocol.items()}
     return {**metadata, "schema": schema, "protocol": features}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable
@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 
 from frazil.table.delta.features import MAX_COLUMN_ID, WIDENS, is_mapped, with_features
 from frazil.table.delta.schema import PHYSICAL_ID, PHYSICAL_NAME, write_schema
-from frazil.table.evolve import Evolution
+from frazil.table.evolve import Change, Evolution, Path
 
 TYPE_CHANGES = "delta.typeChanges"
 _NO_ZONE = "timestamp_ntz"
@@ -29,21 +29,22 @@ def evolve_actions(name: str, table: DeltaTable, evolution: Evolution) -> list[d
     """The new account of the table, and of what its readers and writers have to know."""
     metadata, protocol = table.metadata(), table.protocol()
     configuration: dict[str, Any] = dict(metadata.configuration)
-    fields = json.loads(table.schema().to_json())["fields"]
-    new, wider = _told(name, evolution)
+    struct = json.loads(table.schema().to_json())
+    new = [_add(struct, name, change) for change in evolution.adds]
+    for change in evolution.widens:
+        _widen(struct, change.path, _told(name, change)["type"])
     if is_mapped(configuration):
         configuration[MAX_COLUMN_ID] = str(_number(new, int(configuration.get(MAX_COLUMN_ID) or 0)))
-    if wider:
+    if evolution.widens:
         configuration[WIDENS] = "true"
-    needed = {"typeWidening"} if wider else set[str]()
+    needed = {"typeWidening"} if evolution.widens else set[str]()
     needed |= {"timestampNtz"} if _NO_ZONE in json.dumps([each["type"] for each in new]) else set()
-    evolved = [_widened(each, wider[each["name"]]) if each["name"] in wider else each for each in fields]
     told: dict[str, Any] = {
         "id": str(metadata.id),
         "name": metadata.name,
         "description": metadata.description,
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": [*evolved, *new]}, separators=(",", ":")),
+        "schemaString": json.dumps(struct, separators=(",", ":")),
         "partitionColumns": metadata.partition_columns,
         "configuration": configuration,
         "createdTime": metadata.created_time,
@@ -60,17 +61,48 @@ def new_columns(name: str, evolution: Evolution) -> list[Field]:
     return list(DeltaSchema.from_json(told).fields)
 
 
-def _told(name: str, evolution: Evolution) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """New columns, and the types of wider ones by their names, in Delta's terms."""
-    new, _ = write_schema(name, evolution.of(Schema()), [])
-    wider, _ = write_schema(name, Schema(*evolution.widens), [])
-    return json.loads(new)["fields"], {each["name"]: each["type"] for each in json.loads(wider)["fields"]}
+def _told(name: str, change: Change) -> dict[str, Any]:
+    """The column in Delta's terms; it may be null, for the rows that are there."""
+    told, _ = write_schema(name, Schema(change.column.model_copy(update={"required": False})), [])
+    (field,) = json.loads(told)["fields"]
+    return dict(field)
 
 
-def _widened(told: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    changes = told["metadata"].get(TYPE_CHANGES, [])
-    change = {"toType": kind, "fromType": told["type"]}
-    return {**told, "type": kind, "metadata": {**told["metadata"], TYPE_CHANGES: [*changes, change]}}
+def _add(struct: Any, name: str, change: Change) -> dict[str, Any]:
+    for step in change.parents:
+        struct = _Inside.of(struct, step).kind
+    struct["fields"].append(field := _told(name, change))
+    return field
+
+
+def _widen(struct: Any, path: Path, kind: str) -> None:
+    """The column that it is in notes what was widened; of what is in lists and maps, also the way to it."""
+    column, way, inside = struct, list[str](), _Inside.of(struct, path[0])
+    for step in path:
+        inside = _Inside.of(struct, step)
+        column, way = (inside.holder, []) if inside.key == "type" else (column, [*way, step])
+        struct = inside.kind
+    change = {"toType": kind, "fromType": struct, **({"fieldPath": ".".join(way)} if way else {})}
+    column["metadata"][TYPE_CHANGES] = [*column["metadata"].get(TYPE_CHANGES, []), change]
+    inside.holder[inside.key] = kind
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """Where a type stands that is inside of another."""
+
+    holder: dict[str, Any]
+    key: str
+
+    @classmethod
+    def of(cls, kind: Any, step: str) -> _Inside:
+        if kind["type"] == "struct":
+            return cls(next(each for each in kind["fields"] if each["name"] == step), "type")
+        return cls(kind, f"{step}Type")
+
+    @property
+    def kind(self) -> Any:
+        return self.holder[self.key]
 
 
 def _number(fields: list[dict[str, Any]], highest: int) -> int:

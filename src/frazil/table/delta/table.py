@@ -199,7 +199,8 @@ class DeltaLakeTable:
         evolution = wish.evolution(self._columns(table).schema)
         if not evolution:
             return
-        if evolution.widens or is_mapped(table.metadata().configuration) or not is_by_delta_rs(table.protocol()):
+        by_delta_rs = is_by_delta_rs(table.protocol()) and not is_mapped(table.metadata().configuration)
+        if not (evolution.is_plain and by_delta_rs):
             said = commit_info("CHANGE COLUMNS", {"columns": json.dumps(evolution.names)}, {})
             self._put(table, [said, *evolve_actions(self._name, table, evolution)])
         else:

@@ -263,10 +263,15 @@ class IcebergTable:
         """One commit of metadata; Iceberg gives new columns ids of its own."""
         parser = self._jvm.org.apache.iceberg.SchemaParser
         update = self._load().updateSchema()
-        for column in (*evolution.adds, *evolution.widens):
+        for change in (*evolution.adds, *evolution.widens):
+            column = change.column
             kind = parser.fromJson(Schema(column).model_dump_json()).findType(column.name)
-            change = update.addColumn if column in evolution.adds else update.updateColumn
-            change(column.name, kind)
+            if change in evolution.widens:
+                update.updateColumn(change.name, kind)
+            elif change.parents:
+                update.addColumn(".".join(change.parents), column.name, kind)
+            else:
+                update.addColumn(column.name, kind)
         update.commit()
         log.info("schema evolved", table=self._name, columns=evolution.names)
 
