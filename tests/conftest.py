@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +48,22 @@ def broker() -> Iterator[Broker]:
     from frazil.demo.broker import Broker
 
     with Broker() as running:
+        _await_groups(running)
         yield running
+
+
+def _await_groups(broker: Broker) -> None:
+    """The first to ask for a consumer group is put off until there is a topic for all of them."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first"})
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            consumer.committed([TopicPartition("any", 0)], timeout=10)
+            break
+        except KafkaException:
+            assert time.monotonic() < deadline, "the broker has no consumer groups"
+            time.sleep(0.1)
+    consumer.close()
 
 
 @pytest.fixture(scope="session")

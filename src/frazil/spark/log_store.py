@@ -7,7 +7,6 @@ that asks is compiled by the compiler that Spark has on board, once for each JVM
 
 from __future__ import annotations
 
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +48,7 @@ def _add(spark: SparkSession) -> None:
     compiler = jvm(spark).org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(_loader(spark))
     compiler.cook(_SOURCE.read_text(encoding="utf-8"))
-    jar = Path(tempfile.mkdtemp(prefix="frazil-")) / "frazil-log-store.jar"
+    jar = Path(str(spark.sparkContext._temp_dir)) / "frazil-log-store.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         for name, code in compiler.getBytecodes().items():
             archive.writestr(f"{name.replace('.', '/')}.class", bytes(code))
