@@ -38,7 +38,7 @@ def land(sink: Sink, epoch: int, *batches: pa.Table) -> None:
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_the_first_batch_of_an_epoch_brings_new_columns(lake: Lake, guarantee: str) -> None:
-    """SINK-04, SINK-08, SCHEMA-03, TEST-13: added by a version of their own; old rows have null in them."""
+    """SINK-04, SINK-08, SCHEMA-03, SQL-05, TEST-13: added by a version of their own; old rows have null in them."""
     sink = lake.opened(**EVOLVING, delivery={"guarantee": guarantee})
     assert sink.capabilities().schema_evolution
     land(sink, 1, rows(id=ints(1)))
